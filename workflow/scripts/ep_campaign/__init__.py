@@ -1,0 +1,1 @@
+"""The host side of EP Campaign: plan, custody, validation, aggregation, statistics, figures and report. Never imports torch."""
