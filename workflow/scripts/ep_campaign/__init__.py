@@ -1,1 +1,4 @@
-"""The host side of EP Campaign: plan, custody, validation, aggregation, statistics, figures and report. Never imports torch."""
+"""The host side of EP Campaign: plan, validation, aggregation, statistics, figures and report.
+
+Never imports torch: it must run on a workstation or a controller that has none.
+"""

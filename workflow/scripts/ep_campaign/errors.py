@@ -1,7 +1,7 @@
 """Refusals: what a user did, or a file holds, that this system will not act on.
 
-A refusal is a reason code (stable, for scripts and tests) and a message (found, expected, where, what to do). Stages collect
-every refusal that they can see before they raise, so that a user mends a file once and not line by line.
+A refusal is a reason code (stable, for scripts and tests) and a message (found, expected, where, what to do).
+Stages collect every refusal that they can see before they raise, so that a user mends a file once and not line by line.
 """
 
 from __future__ import annotations
