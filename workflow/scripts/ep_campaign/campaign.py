@@ -1,0 +1,268 @@
+"""The campaign file: its sections and fields, each with its meaning and unit.
+
+These models are the single source of `config/campaign.schema.json`, `config/campaign.annotated.yaml` and the tables of
+`config/README.md`; a test fails when those drift.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
+from ep_worker.contract.workload import RouteKind
+
+CAMPAIGN_SCHEMA = "ep-campaign/campaign/1"
+IMAGE_BY_DIGEST = re.compile(r"^[^@\s]+@sha256:[0-9a-f]{64}$")
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Fraction = Annotated[Decimal, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A section of a campaign: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Order(StrEnum):
+    """How arms take turns."""
+
+    WILLIAMS = "williams"
+    PUBLISHED = "published"
+
+
+class Test(StrEnum):
+    """The paired test that carries the verdicts."""
+
+    SIGNED_RANK = "signed_rank"
+    SIGN = "sign"
+
+
+class Arm(Section):
+    """One thing that is compared: backend, image, environment and knobs. Two builds of a backend are two arms."""
+
+    name: Name = Field(description="Name of the arm, unique in the campaign; also a folder name.")
+    backend: str = Field(description="Backend, a name of the capability table (`make plan` lists what it rejects).")
+    image: str | None = Field(
+        default=None,
+        description="Container image by digest (`repository@sha256:...`); null where starts run as local processes.",
+    )
+    api_modes: dict[str, ApiMode] = Field(
+        default_factory=dict,
+        description="API mode for each profile name; may be left out for a backend that has only one.",
+    )
+    knobs: dict[str, int | float | str | bool] = Field(
+        default_factory=dict,
+        description="What the backend is asked for (`num_sms`, `num_qps`, ...); recorded as requested and as resolved.",
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict, description="Environment variables of this arm's ranks, set before anything is imported."
+    )
+    environment_reasons: dict[str, str] = Field(
+        default_factory=dict,
+        description="For each variable in which this arm differs from another: why. An undeclared difference is refused.",
+    )
+
+    @field_validator("image")
+    @classmethod
+    def _by_digest(cls, value: str | None) -> str | None:
+        if value is not None and not IMAGE_BY_DIGEST.match(value):
+            msg = f"image {value!r} is not pinned by digest; expected repository@sha256:<64 hex digits>: a tag can move"
+            raise ValueError(msg)
+        return value
+
+
+class Profile(Section):
+    """A workload shape. Either `shape` names a model of `config/shapes.yaml`, or hidden, experts and top_k are given."""
+
+    name: Name = Field(description="Name of the profile, such as decode or prefill; also a folder name.")
+    tokens_per_rank: int = Field(gt=0, le=1 << 20, description="Tokens of a rank [tokens]; of the fullest, if ragged.")
+    max_tokens_per_rank: int | None = Field(
+        default=None, gt=0, le=1 << 20, description="Capacity of buffers [tokens]; null for tokens_per_rank."
+    )
+    shape: str | None = Field(
+        default=None, description="Model in config/shapes.yaml that gives hidden, experts, top_k."
+    )
+    hidden: int | None = Field(default=None, gt=0, le=1 << 16, description="Columns of a token; a multiple of 128.")
+    experts: int | None = Field(
+        default=None, gt=0, le=1 << 16, description="Experts in all; a multiple of each EP size."
+    )
+    top_k: int | None = Field(default=None, gt=0, le=64, description="Experts of a token.")
+    iterations: int | None = Field(default=None, gt=0, le=100_000, description="Overrides measurement.iterations.")
+    warmups: int | None = Field(default=None, ge=0, le=100_000, description="Overrides measurement.warmups.")
+    expected_start_s: Seconds = Field(
+        default=60.0, description="How long one start is expected to take [s]; for the plan's duration and cost only."
+    )
+
+
+class RouteModel(Section):
+    """A route: which experts each token goes to."""
+
+    name: Name = Field(description="Name of the route, unique in the campaign.")
+    kind: RouteKind = Field(description="Formula; ep_worker/contract/workload.py defines each.")
+    exponent: Decimal = Field(
+        default=Decimal("1.0"), ge=0, le=8, description="zipf: popularity falls as rank to the minus this power."
+    )
+    placement: Literal["shuffled", "sorted"] = Field(
+        default="shuffled", description="zipf: popular experts spread over ranks, or all on the first ones."
+    )
+    groups: int = Field(default=8, gt=0, le=4096, description="grouped: number of expert groups.")
+    groups_per_token: int = Field(default=4, gt=0, le=4096, description="grouped: groups that one token may use.")
+    masked_fraction: Fraction = Field(default=Decimal("0.1"), description="masked: share of slots that go nowhere.")
+    least_fraction: Fraction = Field(
+        default=Decimal("0.25"),
+        description="ragged: tokens of the emptiest rank that is not empty, as a share of the fullest.",
+    )
+    empty_ranks: int = Field(default=0, ge=0, le=4096, description="ragged: ranks that hold no token at all.")
+    trace: str | None = Field(
+        default=None,
+        description="trace: path of the file, relative to the campaign file: one line of top_k ids a token.",
+    )
+
+
+class EpSize(Section):
+    """One EP size and how often its matrix is run."""
+
+    ranks: int = Field(ge=2, le=4096, description="Ranks of the expert-parallel group.")
+    rounds: int = Field(gt=0, le=1000, description="Rounds: independent starts of each arm and profile.")
+    ranks_per_pod: int | None = Field(
+        default=None, gt=0, le=64, description="Ranks that one pod (or host) runs; null for all of them."
+    )
+    domain_size: int | None = Field(
+        default=None, gt=0, le=4096, description="Ranks of one scale-up (NVLink) domain; null for ranks_per_pod."
+    )
+    scored: bool = Field(
+        default=True, description="Whether its contrasts belong to the declared family; false: described, never judged."
+    )
+
+
+class Primary(Section):
+    """The boundary and mode that carry the verdicts."""
+
+    boundary: Boundary = Field(default=Boundary.DISPATCH_READY, description="Boundary of the verdicts.")
+    mode: Mode = Field(default=Mode.HOST_START, description="Mode of the verdicts.")
+
+
+class MeasurementModel(Section):
+    """How every cell is timed."""
+
+    boundaries: tuple[Boundary, ...] = Field(
+        default=tuple(Boundary), min_length=1, description="Boundaries to measure, each a column of its own."
+    )
+    modes: tuple[Mode, ...] = Field(default=tuple(Mode), min_length=1, description="Modes to measure.")
+    primary: Primary = Field(default=Primary(), description="Boundary and mode that carry the verdicts.")
+    isolated_loops: bool = Field(
+        default=True, description="Also time layout, dispatch and combine alone, at the primary boundary and mode."
+    )
+    iterations: int = Field(default=300, gt=0, le=100_000, description="Timed iterations of a series; a p99 needs 299.")
+    warmups: int = Field(default=20, ge=0, le=100_000, description="Untimed iterations before them.")
+    chain_length: int = Field(
+        default=10, gt=0, le=1000, description="Round-trips of one chained sample; divides iterations."
+    )
+    threads_per_rank: int = Field(default=1, gt=0, le=256, description="CPU threads of a rank's kernels.")
+
+
+class FamilyModel(Section):
+    """The declared contrasts: every arm against the reference, in every scored cell that these filters keep."""
+
+    profiles: tuple[str, ...] | None = Field(default=None, description="Profiles of the family; null for all.")
+    routes: tuple[str, ...] | None = Field(default=None, description="Routes of the family; null for all.")
+    dtypes: tuple[Dtype, ...] | None = Field(default=None, description="Dispatch dtypes of the family; null for all.")
+    alpha: float = Field(default=0.05, gt=0, lt=0.5, description="Family-wise error rate, held by Holm's procedure.")
+    practical_threshold: float = Field(
+        default=0.02, ge=0, lt=1, description="Smallest relative difference that matters (0.02 is 2 %)."
+    )
+    test: Test = Field(default=Test.SIGNED_RANK, description="Exact paired test over rounds.")
+    assumed_start_cv: float = Field(
+        default=0.03,
+        gt=0,
+        lt=1,
+        description="Spread of start medians that the plan assumes (standard deviation over mean), to say what n resolves.",
+    )
+
+
+class Limits(Section):
+    """Bounds on waiting, and what is tried again."""
+
+    start_timeout_s: Seconds = Field(
+        default=1800.0, description="Watchdog of one start [s]; longer than the backends' own time-outs of about 100 s."
+    )
+    rendezvous_timeout_s: Seconds = Field(default=120.0, description="Bound on the ranks finding each other [s].")
+    collective_timeout_s: Seconds = Field(default=300.0, description="Bound on one collective [s].")
+    retries: int = Field(
+        default=1,
+        ge=0,
+        le=10,
+        description="Further attempts in the slot after an infrastructure failure; never for timing.",
+    )
+    link_peak_gigabytes_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="Ceiling of one rank's link, each direction [GB/s, 1e9]; a faster result is refused. Null: unknown.",
+    )
+
+
+class Campaign(Section):
+    """A whole campaign."""
+
+    schema_version: Literal["ep-campaign/campaign/1"] = Field(
+        alias="schema", description="Version of this file format."
+    )
+    name: Name = Field(description="Name of the campaign; its file is <name>.yaml and its results results/<name>/.")
+    kind: Literal["comparison"] = Field(description="What kind of question it asks.")
+    description: str = Field(min_length=1, description="What is compared and why, for the report's head.")
+    device: Device = Field(description="Where ranks compute.")
+    seed: int = Field(ge=0, lt=1 << 63, description="Seed of every draw: workload and order.")
+    arms: tuple[Arm, ...] = Field(min_length=1, description="What is compared; at most six is a good rule.")
+    reference: str = Field(description="Name of the arm that every other is compared with.")
+    profiles: tuple[Profile, ...] = Field(min_length=1, description="Workload shapes.")
+    routes: tuple[RouteModel, ...] = Field(min_length=1, description="Routes.")
+    input: Literal["hashed", "affine"] = Field(
+        default="hashed", description="Token values: pseudo-random, or the published campaigns' formula."
+    )
+    dtypes: tuple[Dtype, ...] = Field(min_length=1, description="Dispatch dtypes; combine is always BF16.")
+    ep_sizes: tuple[EpSize, ...] = Field(min_length=1, description="EP sizes and their rounds.")
+    measurement: MeasurementModel = Field(default=MeasurementModel(), description="How cells are timed.")
+    family: FamilyModel = Field(default=FamilyModel(), description="What is judged, and how.")
+    order: Order = Field(
+        default=Order.WILLIAMS,
+        description="williams: balanced for position and carry-over; published: the three patterns of the 2026 campaigns.",
+    )
+    limits: Limits = Field(default=Limits(), description="Bounds on waiting, and what is tried again.")
+    budget_hours: float | None = Field(
+        default=None, gt=0, description="Node-set hours after which no further round begins [h]; null for no bound."
+    )
+    price_per_node_hour: float | None = Field(
+        default=None, ge=0, description="Price of one node for one hour, in `currency`; null where cost is not wanted."
+    )
+    currency: str = Field(default="USD", min_length=1, max_length=8, description="Unit of the price.")
+
+    @property
+    def arm_names(self) -> list[str]:
+        """Names of the arms, in file order."""
+        return [arm.name for arm in self.arms]
+
+
+def field_table(model: type[BaseModel]) -> list[tuple[str, str, str, str]]:
+    """Rows (key, type, default, meaning) of one section, for the documentation."""
+    rows = []
+    for name, info in model.model_fields.items():
+        default: Any = "required" if info.is_required() else info.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            default = "see its table"
+        elif isinstance(default, tuple):
+            default = ", ".join(str(item) for item in default)
+        rows.append((info.alias or name, _type_name(info.annotation), str(default), info.description or ""))
+    return rows
+
+
+def _type_name(annotation: Any) -> str:
+    text = getattr(annotation, "__name__", None) if isinstance(annotation, type) else None
+    text = text or str(annotation)
+    return re.sub(r"(typing\.|[a-z_]+\.)+(?=[A-Z])", "", text).replace("NoneType", "null")

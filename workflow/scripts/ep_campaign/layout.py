@@ -1,0 +1,131 @@
+"""Where everything of a campaign lies: the one place that knows the names of files.
+
+results/<campaign>/
+    plan.json  worker.json  traces/<sha256>.csv
+    admission/ep<N>.json
+    starts/ep<N>/<profile>/round-<RR>/<arm>/outcome-<K>.json      what a job says; K is its first attempt
+    starts/ep<N>/<profile>/round-<RR>/<arm>/attempt-<K>/          start.json samples.bin.gz rank-*.jsonl rank-*.log ...
+    validation.json  tables/*.parquet  statistics.json  figures/*  RESULTS.md  report.html  pr.md
+    SHA256SUMS  CAMPAIGN_COMPLETE
+    logs/  benchmarks/                                            not part of the checksums
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OUTCOME_SCHEMA = "ep-campaign/outcome/1"
+FINAL_STATUSES = ("ok", "unsupported", "not_run")
+"""Statuses after which a start is not a target again: measured, impossible, or closed by a declared rule."""
+
+TABLES = ("attempts", "samples", "records", "cells", "contrasts")
+UNSUMMED = ("logs", "benchmarks")
+"""Folders outside SHA256SUMS: they change when nothing that they describe does."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results folder of one campaign."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        """The plan, written once."""
+        return self.root / "plan.json"
+
+    @property
+    def worker(self) -> Path:
+        """Digests of the worker sources that this folder accepts, with reasons after the first."""
+        return self.root / "worker.json"
+
+    @property
+    def validation(self) -> Path:
+        """What validation found."""
+        return self.root / "validation.json"
+
+    @property
+    def statistics(self) -> Path:
+        """Verdicts and everything that the report says of them."""
+        return self.root / "statistics.json"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the figures."""
+        return self.root / "figures"
+
+    @property
+    def checksums(self) -> Path:
+        """`sha256sum -c` works on it in this folder."""
+        return self.root / "SHA256SUMS"
+
+    @property
+    def complete(self) -> Path:
+        """Written last, when nothing is missing."""
+        return self.root / "CAMPAIGN_COMPLETE"
+
+    @property
+    def journal(self) -> Path:
+        """Every attempt's beginning, in order: its line number is an attempt's sequence number."""
+        return self.root / "logs" / "journal.jsonl"
+
+    def admission(self, ep_size: int) -> Path:
+        """The admission record of one EP size."""
+        return self.root / "admission" / f"ep{ep_size}.json"
+
+    def table(self, name: str) -> Path:
+        """One Parquet table."""
+        return self.root / "tables" / f"{name}.parquet"
+
+    def start(self, start_id: str) -> Path:
+        """Folder of a start."""
+        return self.root / "starts" / start_id
+
+    def outcome(self, start_id: str, first_attempt: int) -> Path:
+        """What the job says that began with this attempt."""
+        return self.start(start_id) / f"outcome-{first_attempt}.json"
+
+    def attempt(self, start_id: str, attempt: int) -> Path:
+        """Folder of one attempt at a start."""
+        return self.start(start_id) / f"attempt-{attempt}"
+
+    def attempts(self, start_id: str) -> list[int]:
+        """Attempts that left a folder, rising."""
+        return _numbers(self.start(start_id), r"attempt-(\d+)")
+
+    def target(self, start_id: str) -> int:
+        """First attempt of the job whose outcome is this start's target.
+
+        That of the last job where it ended for good, so that an unchanged folder has unchanged targets; otherwise the first
+        attempt that no finished job has accounted for.
+        """
+        jobs = _numbers(self.start(start_id), r"outcome-(\d+)\.json")
+        if not jobs:
+            return 1
+        outcome = read_outcome(self.outcome(start_id, jobs[-1]))
+        if outcome["status"] in FINAL_STATUSES:
+            return jobs[-1]
+        return int(outcome["attempts"][-1]["attempt"]) + 1
+
+
+def read_outcome(path: Path) -> dict[str, Any]:
+    """An outcome file; one that is not whole counts as a failed job, so that the start is tried again."""
+    try:
+        value = json.loads(path.read_text(encoding="ascii"))
+        if value["schema"] == OUTCOME_SCHEMA and value["attempts"] and value["status"]:
+            return dict(value)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    number = int(path.stem.rpartition("-")[2])
+    return {"status": "crashed", "attempts": [{"attempt": number}]}
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    if not folder.is_dir():
+        return []
+    matches = (re.fullmatch(pattern, entry.name) for entry in folder.iterdir())
+    return sorted(int(match[1]) for match in matches if match)

@@ -1,0 +1,109 @@
+"""From a YAML file to a checked `Campaign`: every fault of the file at once, each with its place and remedy."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from ep_campaign.campaign import Campaign
+from ep_campaign.checks import problems, with_shape
+from ep_campaign.errors import CampaignError, Refusal, refuse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CODES = {
+    "extra_forbidden": "unknown_key",
+    "missing": "missing_key",
+    "too_short": "empty_matrix",
+    "enum": "unknown_value",
+    "literal_error": "unknown_value",
+}
+"""pydantic's error types that have a name of their own here; the rest are `bad_value`."""
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML's safe loader, which would let a later duplicate key silently replace an earlier one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping, unless a key stands in it twice."""
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                msg = f"key {key!r} stands twice in one mapping (line {key_node.start_mark.line + 1}): keep one"
+                raise yaml.YAMLError(msg)
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_yaml(path: Path) -> Any:
+    """The value of a YAML file.
+
+    Raises:
+        CampaignError: The file is missing, unreadable, not UTF-8, or not YAML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - derived from SafeLoader
+    except FileNotFoundError:
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml"))) or "none"
+        raise refuse("no_such_file", f"there is no such file; its folder holds: {known}", str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse("unreadable_file", f"cannot be read as UTF-8 text: {error}", str(path)) from None
+    except yaml.YAMLError as error:
+        raise refuse("not_yaml", " ".join(str(error).split()), str(path)) from None
+
+
+def load_campaign(path: Path, shapes_path: Path) -> Campaign:
+    """A campaign with every shape filled in.
+
+    Raises:
+        CampaignError: With every refusal that the file earns.
+    """
+    value = read_yaml(path)
+    where = str(path)
+    if not isinstance(value, dict):
+        raise refuse("not_a_mapping", f"holds a {type(value).__name__}, expected a mapping of campaign fields", where)
+    try:
+        campaign = Campaign.model_validate(value)
+    except ValidationError as error:
+        raise CampaignError([_refusal(where, item) for item in error.errors()]) from None
+    shapes = read_yaml(shapes_path)
+    refusals = [
+        Refusal(code, message, f"{where}: {field}") for code, field, message in problems(campaign, path, shapes)
+    ]
+    if refusals:
+        raise CampaignError(refusals)
+    filled = tuple(with_shape(profile, shapes) for profile in campaign.profiles)
+    return campaign.model_copy(update={"profiles": filled})
+
+
+def _refusal(where: str, item: Any) -> Refusal:
+    place = ".".join(str(part) for part in item["loc"]) or "(top level)"
+    code = _CODES.get(item["type"], "bad_value")
+    message = item["msg"].removeprefix("Value error, ")
+    if code == "unknown_key":
+        near = difflib.get_close_matches(str(item["loc"][-1]), _keys_at(item["loc"][:-1]), n=1, cutoff=0.5)
+        message = f"unknown key{f'; did you mean {near[0]!r}?' if near else ''}"
+    elif item["type"] != "missing" and not isinstance(item["input"], dict | list):
+        message = f"found {item['input']!r}: {message}"
+    if "pinned by digest" in message:
+        code = "image_not_by_digest"
+    return Refusal(code, message, f"{where}: {place}")
+
+
+def _keys_at(location: tuple[int | str, ...]) -> list[str]:
+    model: Any = Campaign
+    for part in location:
+        if isinstance(part, str) and isinstance(model, type) and issubclass(model, BaseModel):
+            fields = {info.alias or name: info for name, info in model.model_fields.items()}
+            annotation: Any = fields[part].annotation if part in fields else None
+            arguments = [item for item in getattr(annotation, "__args__", ()) if isinstance(item, type)]
+            model = arguments[0] if arguments else annotation
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    return [info.alias or name for name, info in model.model_fields.items()]

@@ -1,0 +1,193 @@
+"""The plan as every stage reads it: one JSON document, its digest, and the start specifications that follow from it.
+
+Standard library and contract only: the job that runs a start imports this module and must cost milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ep_campaign.errors import refuse
+from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_text
+from ep_worker.contract.capabilities import CAPABILITIES, Capability
+from ep_worker.contract.series import Cell, Measurement, resolve
+from ep_worker.contract.spec import ArmSpec, Shape, StartSpec, route_from_json
+from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
+
+PLAN_SCHEMA = "ep-campaign/plan/1"
+COLLECTIVE_BACKEND = {Device.CPU: "gloo", Device.CUDA: "nccl"}
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of the plan.
+
+    Attributes:
+        id: `ep<N>/<profile>/round-<RR>/<arm>`, also its folder under `starts/`.
+        position: Place in the campaign's order, from 0.
+        round: Round of its EP size, from 1.
+        ep_size: Ranks.
+        profile: Profile.
+        arm: Arm.
+        order_position: Place among the arms of its round and profile, from 1.
+        cells: Cell ids in measuring order.
+    """
+
+    id: str
+    position: int
+    round: int
+    ep_size: int
+    profile: str
+    arm: str
+    order_position: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A resolved campaign.
+
+    Attributes:
+        document: What `plan.json` holds. No host, path, git state or worker digest is in it.
+    """
+
+    document: dict[str, Any]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the document's canonical JSON."""
+        return sha256_text(canonical_json(self.document))
+
+    @property
+    def name(self) -> str:
+        """Name of the campaign."""
+        return str(self.document["campaign"])
+
+    @property
+    def device(self) -> Device:
+        """Where ranks compute."""
+        return Device(self.document["device"])
+
+    @cached_property
+    def starts(self) -> tuple[Start, ...]:
+        """Every start, in order."""
+        return tuple(Start(**{**item, "cells": tuple(item["cells"])}) for item in self.document["starts"])
+
+    @cached_property
+    def by_id(self) -> dict[str, Start]:
+        """Starts by id."""
+        return {start.id: start for start in self.starts}
+
+    @property
+    def num_rounds(self) -> dict[int, int]:
+        """Rounds of each EP size."""
+        return {size["ranks"]: size["rounds"] for size in self.document["ep_sizes"]}
+
+    @property
+    def contrasts(self) -> list[dict[str, str]]:
+        """The declared family: cell, arm, reference."""
+        return list(self.document["family"]["contrasts"])
+
+    @property
+    def primary(self) -> tuple[Boundary, Mode]:
+        """Boundary and mode that carry the verdicts."""
+        how = self.document["primary"]
+        return Boundary(how["boundary"]), Mode(how["mode"])
+
+    def measurement(self, profile: str) -> Measurement:
+        """How a profile's cells are timed."""
+        how = self.document["profiles"][profile]["measurement"]
+        boundary, mode = self.primary
+        return Measurement(
+            boundaries=tuple(Boundary(item) for item in how["boundaries"]),
+            modes=tuple(Mode(item) for item in how["modes"]),
+            primary_boundary=boundary,
+            primary_mode=mode,
+            isolated_loops=how["isolated_loops"],
+            iterations=how["iterations"],
+            warmups=how["warmups"],
+            chain_length=how["chain_length"],
+        )
+
+    def capability(self, arm: str, profile: str) -> Capability:
+        """The capability table's entry of an arm in a profile."""
+        entry = self.document["arms"][arm]
+        return CAPABILITIES[(entry["backend"], ApiMode(entry["api_modes"][profile]))]
+
+    def cell(self, cell_id: str) -> Cell:
+        """A cell from its id."""
+        _, _, route, dtype = cell_id.split("/")
+        return Cell(cell_id, route, Dtype(dtype))
+
+    def ep_entry(self, ep_size: int) -> dict[str, Any]:
+        """The declared entry of an EP size."""
+        return next(size for size in self.document["ep_sizes"] if size["ranks"] == ep_size)
+
+    def spec(self, start: Start, *, kind: str = "scored") -> StartSpec:
+        """What the ranks of a start are told."""
+        document = self.document
+        profile, arm = document["profiles"][start.profile], document["arms"][start.arm]
+        entry = self.capability(start.arm, start.profile)
+        cells = [self.cell(cell) for cell in start.cells]
+        series, rejected = resolve(cells, self.measurement(start.profile), entry, self.device)
+        size, limits = self.ep_entry(start.ep_size), document["limits"]
+        return StartSpec(
+            kind=kind,
+            campaign=self.name,
+            plan_digest=self.digest,
+            start=start.id,
+            device=self.device,
+            ep_size=start.ep_size,
+            ranks_per_pod=size["ranks_per_pod"],
+            domain_size=size["domain_size"],
+            input_kind=document["input"],
+            seed=document["seed"],
+            shape=Shape(profile=start.profile, **profile["shape"]),
+            arm=ArmSpec(
+                start.arm, arm["backend"], ApiMode(arm["api_modes"][start.profile]), arm["knobs"], arm["environment"]
+            ),
+            routes=tuple(route_from_json(item) for item in document["routes"][start.profile][str(start.ep_size)]),
+            cells=tuple(cells),
+            series=tuple(series),
+            rejected=tuple(rejected),
+            threads_per_rank=profile["measurement"]["threads_per_rank"],
+            rendezvous_timeout_s=limits["rendezvous_timeout_s"],
+            collective_timeout_s=limits["collective_timeout_s"],
+            watchdog_s=limits["start_timeout_s"],
+        )
+
+    def text(self) -> str:
+        """The text of `plan.json`."""
+        return pretty_json({**self.document, "digest": self.digest})
+
+
+def min_rounds(num_contrasts: int, alpha: float) -> int:
+    """Fewest rounds whose best possible p, 2^(1-n), survives Holm's first step alpha / m."""
+    return 1 + math.ceil(math.log2(num_contrasts / alpha))
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a results folder.
+
+    Raises:
+        CampaignError: The file is not a plan of this version, or was altered after it was written.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="ascii"))
+        digest, schema = document.pop("digest"), document["schema"]
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise refuse(
+            "bad_plan", f"is not a plan ({type(error).__name__}: {error}); expected the file that plan wrote", str(path)
+        ) from None
+    if schema != PLAN_SCHEMA:
+        raise refuse("plan_schema", f"has schema {schema!r}, this version reads {PLAN_SCHEMA!r}", str(path))
+    plan = Plan(document)
+    if plan.digest != digest:
+        message = f"digest is {plan.digest[:16]}, the file says {digest[:16]}: it was altered after it was written"
+        raise refuse("plan_altered", message, str(path))
+    return plan
