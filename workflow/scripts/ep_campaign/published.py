@@ -49,6 +49,7 @@ _RELATIVE_TOLERANCE = 1e-12
 class ArmNumbers:
     """The published summary of one arm in one cell, recomputed; names and units are the file's."""
 
+    per_start_primary_values: tuple[float, ...]
     median_latency_ms: float
     median_primary_value: float
     bootstrap_95_percent_ci_primary_value: tuple[float, float]
@@ -122,9 +123,11 @@ def recompute_arm(campaign: PublishedCampaign, cell: CellSummary, arm: Published
     nodes = cell.world_size_ranks // GPUS_PER_NODE
     times_s = [latency / 1e3 for latency in summary.per_start_median_latency_ms]
     rates = [payload / time / 1e9 for time in times_s]
+    throughput = cell.primary_metric == THROUGHPUT_METRIC
     seed = arm_seed(cell.workload_profile, cell.world_size_ranks, cell.dispatch_dtype, arm)
     values = summary.per_start_primary_values
     return ArmNumbers(
+        per_start_primary_values=tuple(rates) if throughput else summary.per_start_median_latency_ms,
         median_latency_ms=statistics.median(summary.per_start_median_latency_ms),
         median_primary_value=statistics.median(values),
         bootstrap_95_percent_ci_primary_value=bootstrap_median_interval(

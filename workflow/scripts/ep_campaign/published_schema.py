@@ -220,7 +220,9 @@ def _cell_refusals(campaign: PublishedCampaign, cell: CellSummary, where: str) -
             "Import the file unedited",
             where,
         )
-    metrics = {part.primary_metric for part in (cell, *cell.arms.values(), *cell.comparisons.values())}
+    metrics = {cell.primary_metric}
+    metrics |= {summary.primary_metric for summary in cell.arms.values()}
+    metrics |= {comparison.primary_metric for comparison in cell.comparisons.values()}
     if settings and metrics != {settings.primary_metric}:
         yield Refusal(
             "published_metric",
