@@ -15,8 +15,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OUTCOME_SCHEMA = "ep-campaign/outcome/1"
 FINAL_STATUSES = ("ok", "unsupported", "not_run")

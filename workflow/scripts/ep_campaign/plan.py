@@ -9,8 +9,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ep_campaign.errors import refuse
 from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_text
@@ -18,6 +17,9 @@ from ep_worker.contract.capabilities import CAPABILITIES, Capability
 from ep_worker.contract.series import Cell, Measurement, resolve
 from ep_worker.contract.spec import ArmSpec, Shape, StartSpec, route_from_json
 from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PLAN_SCHEMA = "ep-campaign/plan/1"
 COLLECTIVE_BACKEND = {Device.CPU: "gloo", Device.CUDA: "nccl"}
