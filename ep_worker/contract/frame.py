@@ -48,7 +48,7 @@ _BODY = re.compile(
     r"(?P<head>\d{1,3};(?P<stream>[\w.~%-]{1,255});(?P<name>[\w.~%-]{0,255});(?P<seq>\d{1,7});(?P<num_frames>\d{1,7});"
     r"(?P<num_bytes>\d{1,15});(?P<sha256>[0-9a-f]{64});(?P<text_digest>[0-9a-f]{32}));(?P<head_digest>[0-9a-f]{32});"
     r"(?P<text>.*)",
-    re.ASCII | re.DOTALL,
+    re.ASCII,
 )
 
 
