@@ -1,0 +1,133 @@
+"""Admission: before the first scored start of an EP size, is this place fit to measure, and does every arm work here?
+
+What stops the campaign is refused at once (no disk, no memory, nothing to run ranks on). What concerns one arm is recorded:
+its scored starts then say `inadmissible` and why, and never run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ep_campaign.attempt import run_attempt
+from ep_campaign.errors import CampaignError, Refusal
+from ep_worker.contract.canonical import pretty_json, write_atomically
+from ep_worker.contract.terms import Loop, Status
+
+if TYPE_CHECKING:
+    from ep_campaign.layout import Results
+    from ep_campaign.plan import Plan
+    from ep_worker.contract.spec import StartSpec
+
+ADMISSION_SCHEMA = "ep-campaign/admission/1"
+ITERATIONS, WARMUPS = 5, 2
+MIB = 1 << 20
+
+
+def admit(plan: Plan, results: Results, ep_size: int) -> dict[str, Any]:
+    """Checks the host and runs every arm once, briefly; writes the admission record of an EP size.
+
+    Raises:
+        CampaignError: The host is not fit, with everything that is wrong with it.
+    """
+    host = observe_host(results.root)
+    refusals = host_refusals(plan, ep_size, host)
+    if refusals:
+        raise CampaignError(refusals)
+    arms = {arm: _admit_arm(plan, results, ep_size, arm) for arm in plan.document["arms"]}
+    record = {
+        "schema": ADMISSION_SCHEMA,
+        "ep_size": ep_size,
+        "plan_digest": plan.digest,
+        "host": host,
+        "notes": host_notes(plan, ep_size, host),
+        "arms": {arm: account for arm, account in arms.items() if account is not None},
+    }
+    write_atomically(results.admission(ep_size), pretty_json(record))
+    return record
+
+
+def observe_host(folder: Path) -> dict[str, Any]:
+    """What this machine offers: processors, memory, disk, shared memory, load; bytes and counts."""
+    memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+    existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+    shared = Path("/dev/shm")  # noqa: S108 - observed, not written
+    return {
+        "num_cpus": len(os.sched_getaffinity(0)),
+        "memory_available_bytes": int(memory["MemAvailable"].split()[0]) * 1024,
+        "disk_free_bytes": shutil.disk_usage(existing).free,
+        "shared_memory_free_bytes": shutil.disk_usage(shared).free if shared.exists() else 0,
+        "load_average_1min": round(os.getloadavg()[0], 2),
+    }
+
+
+def needs(plan: Plan, ep_size: int) -> dict[str, int]:
+    """Rough lower bounds of what the starts of an EP size need on one host [bytes]."""
+    pod = plan.ep_entry(ep_size)["ranks_per_pod"]
+    rows = 0
+    for profile in plan.document["profiles"].values():
+        shape = profile["shape"]
+        rows = max(rows, shape["max_tokens_per_rank"] * min(ep_size, shape["top_k"]) * shape["hidden"])
+    per_rank = 300 * MIB + 12 * rows  # the interpreter with torch, and send, receive and expert rows of a BF16 arm
+    return {"memory_available_bytes": pod * per_rank, "disk_free_bytes": 50 * MIB + 2 * MIB * len(plan.starts)}
+
+
+def host_refusals(plan: Plan, ep_size: int, host: dict[str, Any]) -> list[Refusal]:
+    """What is missing on the host."""
+    found = []
+    for name, least in needs(plan, ep_size).items():
+        if host[name] < least:
+            has, wants = f"{host[name] / MIB:.0f} MiB", f"{least / MIB:.0f} MiB"
+            message = f"{name} is {has}, EP {ep_size} needs about {wants}: free some, or measure elsewhere"
+            found.append(Refusal(f"too_little_{name.split('_')[0]}", message, "admission"))
+    return found
+
+
+def host_notes(plan: Plan, ep_size: int, host: dict[str, Any]) -> list[dict[str, str]]:
+    """What a reader of the numbers should know of the host."""
+    notes = []
+    wanted = plan.ep_entry(ep_size)["ranks_per_pod"]
+    if plan.device.value == "cpu" and wanted > host["num_cpus"]:
+        text = f"{wanted} ranks share {host['num_cpus']} processors: their latencies include waiting for each other"
+        notes.append({"code": "oversubscribed", "text": text})
+    if host["load_average_1min"] > 0.5 * host["num_cpus"]:
+        text = (
+            f"load average is {host['load_average_1min']} on {host['num_cpus']} processors: something else is running"
+        )
+        notes.append({"code": "busy_host", "text": text})
+    return notes
+
+
+def _admit_arm(plan: Plan, results: Results, ep_size: int, arm: str) -> dict[str, Any] | None:
+    start = next((item for item in plan.starts if item.ep_size == ep_size and item.arm == arm), None)
+    if start is None:
+        return None
+    folder = results.admission(ep_size).with_suffix("") / arm
+    attempt = 1 + len(list(folder.glob("attempt-*")))
+    image = plan.document["arms"][arm]["image"]
+    record = run_attempt(
+        results, folder / f"attempt-{attempt}", brief(plan.spec(start, kind="admission")), start, attempt, image
+    )
+    failed: dict[str, Any] = next(
+        (r for r in record["records"] if r["status"] == record["status"] != Status.OK.value), {}
+    )
+    return {
+        "attempt": attempt,
+        "status": record["status"],
+        "reason_code": failed.get("reason_code", ""),
+        "reason": failed.get("reason", ""),
+        "seconds": record["clock"]["seconds"],
+    }
+
+
+def brief(spec: StartSpec) -> StartSpec:
+    """The shortest run that still proves an arm: each cell once, with its oracle, a few iterations, no phase alone."""
+    shortened = [
+        dataclasses.replace(series, iterations=ITERATIONS * series.chain_length, warmups=WARMUPS)
+        for series in spec.series
+        if series.loop is Loop.ROUNDTRIP
+    ]
+    return dataclasses.replace(spec, start=f"admission/{spec.start}", series=tuple(shortened))

@@ -1,0 +1,181 @@
+"""One attempt at a start on this machine: launch, wait, gather. The record is truthful also of a failure."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ep_campaign.errors import refuse
+from ep_worker.contract.assembly import READ_ONLY, assemble
+from ep_worker.contract.canonical import pretty_json, write_atomically
+from ep_worker.contract.terms import Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ep_campaign.layout import Results
+    from ep_campaign.plan import Start
+    from ep_worker.contract.spec import StartSpec
+
+INFRASTRUCTURE = frozenset({"interrupted", "launcher_died", "launcher_hung", "rendezvous_timeout", "launch_failed"})
+"""Reason codes of failures that say nothing about the arm: retried in the slot."""
+
+GRACE_S = 60.0
+"""What the launcher is given beyond its own watchdog before it counts as hung."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies, so that a killed Snakemake leaves nothing behind."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit(1)
+
+
+def utc_now() -> str:
+    """The time in UTC, to the second."""
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def append_journal(results: Results, entry: dict[str, Any]) -> int:
+    """Appends a line to the journal; returns the number of `begin` lines so far: an attempt's sequence number."""
+    results.journal.parent.mkdir(parents=True, exist_ok=True)
+    with results.journal.open("a+", encoding="ascii") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.seek(0)
+        sequence = sum('"event": "begin"' in line for line in stream) + int(entry["event"] == "begin")
+        stream.write(json.dumps({"sequence": sequence, **entry}, sort_keys=True) + "\n")
+    return sequence
+
+
+def read_journal(results: Results) -> list[dict[str, Any]]:
+    """Every whole line of the journal."""
+    if not results.journal.exists():
+        return []
+    lines = results.journal.read_text(encoding="ascii").splitlines()
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def controller() -> dict[str, Any]:
+    """Who drives: host and, in a git checkout, commit and whether files differ from it."""
+    root = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - this module's start-up is counted in every start
+
+    def git(*arguments: str) -> str | None:
+        command = ["git", "-C", root, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False) if shutil.which("git") else None
+        return done.stdout.strip() if done is not None and done.returncode == 0 else None
+
+    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
+    none = {"not_applicable": "the sources are not in a git checkout"}
+    return {
+        "hostname": socket.gethostname(),
+        "git_commit": commit or none,
+        "git_dirty": none if changes is None or commit is None else bool(changes),
+    }
+
+
+def run_attempt(
+    results: Results, folder: Path, spec: StartSpec, start: Start, attempt: int, image: str | None
+) -> dict[str, Any]:
+    """Runs one attempt in a new folder and returns its start record.
+
+    Raises:
+        CampaignError: The folder cannot be written: no record is possible.
+    """
+    try:
+        folder.mkdir(parents=True)
+        for route in spec.routes:
+            if route.trace:
+                (folder / route.trace).parent.mkdir(exist_ok=True)
+                shutil.copyfile(results.root / route.trace, folder / route.trace)
+        write_atomically(folder / "spec.json", pretty_json(spec.as_json()))
+        entry = {"event": "begin", "start": spec.start, "attempt": attempt, "round": start.round, "kind": spec.kind}
+        sequence = append_journal(results, {**entry, "ep_size": start.ep_size, "at_utc": utc_now()})
+        began_utc, began = utc_now(), time.monotonic()
+        launcher = _launch(folder, spec)
+        seconds = round(time.monotonic() - began, 3)
+        clock = {"began_utc": began_utc, "ended_utc": utc_now(), "seconds": seconds}
+        record = finish(folder, spec, start, attempt, sequence, launcher, clock, image)
+        append_journal(results, {"event": "end", "start": spec.start, "attempt": attempt, "seconds": seconds})
+    except OSError as error:
+        raise refuse("cannot_write", f"the attempt cannot be recorded: {error.strerror}", str(folder)) from error
+    return record
+
+
+def finish(
+    folder: Path,
+    spec: StartSpec,
+    start: Start,
+    attempt: int,
+    sequence: int,
+    launcher: dict[str, Any],
+    clock: dict[str, Any],
+    image: str | None,
+) -> dict[str, Any]:
+    """Makes the record of an attempt whose processes have ended, and everything in its folder read-only."""
+    context = {
+        "attempt": attempt,
+        "sequence": sequence,
+        "position": start.position,
+        "round": start.round,
+        "order_position": start.order_position,
+        "infrastructure": launcher["reason_code"] in INFRASTRUCTURE,
+        "clock": clock,
+        "controller": controller(),
+        "image": image,
+    }
+    record = assemble(folder, spec, launcher, context)
+    for path in folder.iterdir():
+        if path.is_file():
+            path.chmod(READ_ONLY)
+    for path in folder.glob("*.samples"):
+        path.unlink()
+    return record
+
+
+def interrupted(reason: str) -> dict[str, Any]:
+    """The launcher's account where there was none to write it."""
+    return {
+        "outcome": "interrupted",
+        "status": Status.CRASHED.value,
+        "reason_code": "interrupted",
+        "reason": reason,
+        "ranks": [],
+    }
+
+
+def _launch(folder: Path, spec: StartSpec) -> dict[str, Any]:
+    """Runs the launcher to its end, or to the controller's own bound, and returns its account."""
+    command = [sys.executable, "-m", "ep_worker", "launch", str(folder / "spec.json"), str(folder)]
+    bound_s = spec.watchdog_s + spec.rendezvous_timeout_s + GRACE_S
+    with (folder / "launcher.log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            status = process.wait(timeout=bound_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            account = interrupted(f"the launcher did not end within {bound_s:.0f} s and was killed")
+            return {**account, "status": Status.TIMED_OUT.value, "reason_code": "launcher_hung"}
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    path = folder / "launcher.json"
+    if path.exists():
+        return dict(json.loads(path.read_text(encoding="ascii")))
+    last = (folder / "launcher.log").read_text(errors="replace").strip().splitlines()[-1:]
+    account = interrupted(f"the launcher ended with status {status} and no account: {' '.join(last)[:300]}")
+    return {**account, "reason_code": "launcher_died"}
