@@ -1,0 +1,1 @@
+"""Shared by all tests. Its place makes the helper modules of this folder (`plans`, `synthetic`) importable by name."""
