@@ -46,6 +46,23 @@ def measure(plan: Plan, results: Results, start: Start, first_attempt: int) -> d
     return outcome
 
 
+def describe(plan: Plan, results: Results, start: Start, outcome: dict[str, Any]) -> str:
+    """One line about a finished job: its place, its status, and the primary latencies of its cells."""
+    account = outcome["attempts"][-1]
+    head = f"[{start.position + 1}/{len(plan.starts)}] {start.id}: {outcome['status']}"
+    if account["status"] != Status.OK.value:
+        return f"{head} ({account['reason_code']}: {account['reason'][:200]})"
+    record = json.loads((results.attempt(start.id, account["attempt"]) / "start.json").read_text(encoding="ascii"))
+    boundary, mode = plan.primary
+    key = {"boundary": boundary.value, "mode": mode.value, "loop": "roundtrip", "status": Status.OK.value}
+    shown = [
+        f"{item['route']}/{item['dtype']} {item['latency']['median_ns'] / 1e3:.0f}"
+        for item in record["records"]
+        if all(item[name] == value for name, value in key.items())
+    ]
+    return f"{head}, {record['clock']['seconds']:.1f} s; slowest-rank us: {', '.join(sorted(shown))}"
+
+
 def _run(plan: Plan, results: Results, start: Start, attempt: int) -> dict[str, Any]:
     image = plan.document["arms"][start.arm]["image"]
     return run_attempt(results, results.attempt(start.id, attempt), plan.spec(start), start, attempt, image)

@@ -1,0 +1,46 @@
+# EP Campaign: from a campaign file to a verdict that survives review.
+#
+#   config/campaigns/<campaign>.yaml
+#     plan       results/<campaign>/plan.json
+#     admit      results/<campaign>/admission/ep<N>.json
+#     measure    results/<campaign>/starts/ep<N>/<profile>/round-<RR>/<arm>/outcome-<K>.json     one job per start
+#     validate   results/<campaign>/validation.json
+#     aggregate  results/<campaign>/tables/{attempts,samples,records}.parquet
+#     analyse    results/<campaign>/tables/{cells,contrasts}.parquet, statistics.json
+#     plots      results/<campaign>/figures/*
+#     report     results/<campaign>/{RESULTS.md,report.html,pr.md}
+#     complete   results/<campaign>/SHA256SUMS, CAMPAIGN_COMPLETE
+#
+# snakemake                                   run the default campaign, or what is left of it
+# snakemake -n                                preview its matrix
+# snakemake --config campaign=NAME            another campaign
+# snakemake -R validate --config summary=only the summary again, measuring nothing
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/plan.smk"
+include: "workflow/rules/admit.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/validate.smk"
+include: "workflow/rules/aggregate.smk"
+include: "workflow/rules/analyse.smk"
+include: "workflow/rules/plots.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/complete.smk"
+
+
+localrules:
+    all,
+    plan,
+
+
+rule all:
+    default_target: True
+    input:
+        rules.complete.output.checksums,

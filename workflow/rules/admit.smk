@@ -1,0 +1,17 @@
+# Is the place fit to measure, and does every arm work in it? Once for each EP size, before its first start.
+rule admit:
+    input:
+        plan=ancient(rules.plan.output.plan),
+    output:
+        admission=f"{ROOT}/admission/ep{{ep}}.json",
+    log:
+        f"{ROOT}/logs/admit-ep{{ep}}.log",
+    params:
+        root=ROOT,
+    priority: len(PIPELINE.plan.starts) + 1
+    resources:
+        node_set=1,
+    message:
+        "admit EP {wildcards.ep}: host checks, one brief run of each arm"
+    shell:
+        "exec python workflow/scripts/admit.py --results {params.root} --ep-size {wildcards.ep} 2> {log}"

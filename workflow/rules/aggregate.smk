@@ -1,0 +1,18 @@
+rule aggregate:
+    input:
+        validation=rules.validate.output.validation,
+    output:
+        attempts=f"{ROOT}/tables/attempts.parquet",
+        samples=f"{ROOT}/tables/samples.parquet",
+        records=f"{ROOT}/tables/records.parquet",
+    log:
+        f"{ROOT}/logs/aggregate.log",
+    benchmark:
+        f"{ROOT}/benchmarks/aggregate.jsonl"
+    params:
+        root=ROOT,
+        code=PIPELINE.analysis_digest,
+    message:
+        "aggregate samples and records to Parquet"
+    shell:
+        "exec python workflow/scripts/aggregate.py --results {params.root} 2> {log}"

@@ -1,0 +1,22 @@
+rule report:
+    input:
+        statistics=rules.analyse.output.statistics,
+        validation=rules.validate.output.validation,
+        cells=rules.analyse.output.cells,
+        contrasts=rules.analyse.output.contrasts,
+        figures=rules.plots.output,
+    output:
+        markdown=f"{ROOT}/RESULTS.md",
+        html=report(f"{ROOT}/report.html", caption="../report/report.rst", category="Report"),
+        pull_request=f"{ROOT}/pr.md",
+    log:
+        f"{ROOT}/logs/report.log",
+    benchmark:
+        f"{ROOT}/benchmarks/report.jsonl"
+    params:
+        root=ROOT,
+        code=PIPELINE.analysis_digest,
+    message:
+        "write RESULTS.md, report.html and pr.md"
+    shell:
+        "exec python workflow/scripts/report.py --results {params.root} 2> {log}"

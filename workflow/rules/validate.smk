@@ -1,0 +1,17 @@
+rule validate:
+    input:
+        plan=ancient(rules.plan.output.plan),
+        outcomes=PIPELINE.outcomes,
+    output:
+        validation=f"{ROOT}/validation.json",
+    log:
+        f"{ROOT}/logs/validate.log",
+    benchmark:
+        f"{ROOT}/benchmarks/validate.jsonl"
+    params:
+        root=ROOT,
+        code=PIPELINE.analysis_digest,
+    message:
+        f"validate {len(PIPELINE.outcomes)} starts"
+    shell:
+        "exec python workflow/scripts/validate.py --results {params.root} 2> {log}"

@@ -1,0 +1,39 @@
+"""How a thin script runs: one line for each refusal and an exit status, never a traceback for a user's fault."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ep_campaign.errors import CampaignError
+from ep_campaign.layout import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser with the one argument that every stage takes."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--results", required=True, type=Path, help="results folder of the campaign")
+    return made
+
+
+def results_of(arguments: argparse.Namespace) -> Results:
+    """The results folder that was named."""
+    return Results(arguments.results)
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs a script's main function; a refusal is printed, a full disk named, and the process ends with its exit status."""
+    try:
+        main()
+    except CampaignError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(error.exit_status) from None
+    except OSError as error:
+        where = error.filename or "the results folder"
+        print(f"{where}: cannot be written or read: {error.strerror} [cannot_write]", file=sys.stderr)
+        raise SystemExit(CampaignError.exit_status) from None

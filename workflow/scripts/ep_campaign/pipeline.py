@@ -1,0 +1,114 @@
+"""What the Snakefile asks: the plan, the targets, the order. Rules hold no logic; it is all here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ep_campaign.errors import refuse
+from ep_campaign.expand import load_plan
+from ep_campaign.identity import (
+    Locked,
+    accept_worker,
+    analysis_digest,
+    check_plan,
+    check_worker,
+    lock,
+    node_set_lock_path,
+    worker_digest,
+)
+from ep_campaign.layout import Results
+
+if TYPE_CHECKING:
+    from ep_campaign.plan import Plan
+
+CAMPAIGNS = Path("config/campaigns")
+SHAPES = Path("config/shapes.yaml")
+LOCAL_NODE_SET = "local"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One campaign, as this invocation sees it.
+
+    Attributes:
+        plan: The plan of the campaign file.
+        results: Its results folder.
+        summary_only: Never measure: the inputs are the outcomes that exist.
+        new_worker: Reason for accepting another worker; empty where none was given.
+    """
+
+    plan: Plan
+    results: Results
+    summary_only: bool
+    new_worker: str
+
+    @cached_property
+    def worker_digest(self) -> str:
+        """Digest of this checkout's worker."""
+        return worker_digest()
+
+    @cached_property
+    def analysis_digest(self) -> str:
+        """Digest of this checkout's host side."""
+        return analysis_digest()
+
+    @cached_property
+    def targets(self) -> dict[str, int]:
+        """For each start the first attempt of the job that is its target."""
+        return {start.id: self.results.target(start.id) for start in self.plan.starts}
+
+    @cached_property
+    def pending(self) -> list[str]:
+        """Starts that this invocation would measure."""
+        return [id_ for id_, attempt in self.targets.items() if not self.results.outcome(id_, attempt).exists()]
+
+    @cached_property
+    def outcomes(self) -> list[str]:
+        """Paths of the outcomes that a summary needs."""
+        if self.summary_only:
+            return [str(self._last_outcome(start.id)) for start in self.plan.starts if self._last_outcome(start.id)]
+        return [str(self.results.outcome(id_, attempt)) for id_, attempt in self.targets.items()]
+
+    def _last_outcome(self, start_id: str) -> Path | None:
+        existing = sorted(self.results.start(start_id).glob("outcome-*.json"), key=lambda p: int(p.stem.split("-")[1]))
+        return existing[-1] if existing else None
+
+    def priority(self, start_id: str) -> int:
+        """Higher runs earlier: the plan's order."""
+        return len(self.plan.starts) - self.plan.by_id[start_id].position
+
+    def hold(self) -> list[Locked]:
+        """Takes the campaign's lock, and the node set's if anything is to be measured; records the worker.
+
+        Raises:
+            CampaignError: Another process holds one of them, or the folder cannot be written.
+        """
+        held = [lock(self.results.root / ".lock", f"campaign {self.plan.name}")]
+        if self.pending and not self.summary_only:
+            held.append(lock(node_set_lock_path(LOCAL_NODE_SET), f"node set {LOCAL_NODE_SET}"))
+            accept_worker(self.results, self.worker_digest, self.new_worker)
+        return held
+
+
+def open_pipeline(config: dict[str, Any]) -> Pipeline:
+    """The pipeline of a Snakemake configuration.
+
+    Raises:
+        CampaignError: The configuration, the campaign file or the results folder is refused.
+    """
+    known = {"campaign", "results", "new_worker", "summary"}
+    unknown = sorted(set(config) - known)
+    if unknown:
+        raise refuse("unknown_config", f"unknown --config {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+    if config["summary"] not in ("", "only"):
+        raise refuse("bad_config", f"summary={config['summary']!r}; expected summary=only, or nothing")
+    plan = load_plan(CAMPAIGNS / f"{config['campaign']}.yaml", SHAPES)
+    results = Results(Path(str(config["results"])) / plan.name)
+    pipeline = Pipeline(plan, results, config["summary"] == "only", str(config["new_worker"]))
+    check_plan(plan, results)
+    if pipeline.pending and not pipeline.summary_only:
+        check_worker(results, pipeline.worker_digest, pipeline.new_worker)
+    return pipeline
