@@ -6,11 +6,11 @@ rule admit:
         admission=f"{ROOT}/admission/ep{{ep}}.json",
     log:
         f"{ROOT}/logs/admit-ep{{ep}}.log",
-    params:
-        root=ROOT,
     priority: len(PIPELINE.plan.starts) + 1
     resources:
         node_set=1,
+    params:
+        root=ROOT,
     message:
         "admit EP {wildcards.ep}: host checks, one brief run of each arm"
     shell:

@@ -36,4 +36,6 @@ onstart:
 
 def start_id(wildcards):
     """Id of the start that a measuring job's wildcards name."""
-    return f"ep{wildcards.ep}/{wildcards.profile}/round-{wildcards.round}/{wildcards.arm}"
+    return (
+        f"ep{wildcards.ep}/{wildcards.profile}/round-{wildcards.round}/{wildcards.arm}"
+    )

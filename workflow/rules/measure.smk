@@ -8,12 +8,12 @@ rule measure:
         outcome=f"{ROOT}/starts/ep{{ep}}/{{profile}}/round-{{round}}/{{arm}}/outcome-{{attempt}}.json",
     log:
         f"{ROOT}/logs/starts/ep{{ep}}/{{profile}}/round-{{round}}/{{arm}}-{{attempt}}.log",
-    params:
-        start=start_id,
-        root=ROOT,
     priority: lambda wildcards: PIPELINE.priority(start_id(wildcards))
     resources:
         node_set=1,
+    params:
+        start=start_id,
+        root=ROOT,
     message:
         "measure {params.start}"
     shell:

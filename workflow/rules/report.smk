@@ -7,7 +7,9 @@ rule report:
         figures=rules.plots.output,
     output:
         markdown=f"{ROOT}/RESULTS.md",
-        html=report(f"{ROOT}/report.html", caption="../report/report.rst", category="Report"),
+        html=report(
+            f"{ROOT}/report.html", caption="../report/report.rst", category="Report"
+        ),
         pull_request=f"{ROOT}/pr.md",
     log:
         f"{ROOT}/logs/report.log",

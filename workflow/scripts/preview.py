@@ -1,0 +1,18 @@
+"""Prints the plan of a campaign as a table, before anything runs."""
+
+import argparse
+
+from ep_campaign.command import run
+from ep_campaign.expand import load_plan
+from ep_campaign.pipeline import CAMPAIGNS, SHAPES
+from ep_campaign.preview import preview
+
+
+def main() -> None:
+    """Previews `--campaign`."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--campaign", required=True, help="name of a file of config/campaigns/, without .yaml")
+    print(preview(load_plan(CAMPAIGNS / f"{arguments.parse_args().campaign}.yaml", SHAPES)), end="")
+
+
+run(main)
