@@ -7,28 +7,28 @@ comes from a `Model`; what goes wrong comes from `Attempt`s by start id.
 
 from __future__ import annotations
 
-import math
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
+from ep_campaign.identity import accept_worker
 from ep_campaign.layout import OUTCOME_SCHEMA, Results
 from ep_campaign.workload import workload
+from latency_model import Model
 
 from ep_worker.contract.assembly import assemble
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
 from ep_worker.contract.provenance import FIELDS, not_applicable
 from ep_worker.contract.rankfile import Event, RankWriter, log_path, sample_path
+from ep_worker.contract.record import START_SCHEMA
 from ep_worker.contract.series import phases
-from ep_worker.contract.terms import Boundary, Dtype, Mode, Phase, Status
+from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
     from ep_campaign.plan import Plan, Start
 
     from ep_worker.contract.series import Series
@@ -36,75 +36,6 @@ if TYPE_CHECKING:
 
 WORKER_DIGEST = "5" * 64
 TOLERANCE = 0.0078125
-PHASE_SHARE = {Phase.LAYOUT: 0.1, Phase.DISPATCH: 0.5, Phase.COMBINE: 0.4, Phase.ROUNDTRIP: 1.0}
-BOUNDARY_FACTOR = {Boundary.DISPATCH_READY: 1.0, Boundary.BF16_READY: 1.05, Boundary.GEMM_READY: 1.2}
-
-
-@dataclass(frozen=True)
-class Model:
-    """Where latencies come from; spreads are standard deviations of natural logarithms (0.03 is about 3 %).
-
-    Attributes:
-        seed: Seed of every draw.
-        base_us: Round-trip of the reference at `dispatch_ready`, BF16, host-started [us].
-        arm_factor: Latency of an arm over the base, by arm; 1 where absent.
-        cell_factor: The same for one arm in one cell, by (cell, arm).
-        start_sd: Spread between starts.
-        round_sd: Spread between rounds, common to all arms of a round.
-        iteration_sd: Spread between iterations of a start.
-        rank_sd: Spread between ranks within an iteration.
-        order_effect: Growth for each place later in a round's order, as a logarithm.
-        drift: Growth from round to round, as a logarithm.
-        outlier_starts: Starts (by id) that are slower throughout, with their factor.
-        spike_share: Share of iterations in which one rank takes twice as long.
-    """
-
-    seed: int = 1
-    base_us: float = 200.0
-    arm_factor: Mapping[str, float] = field(default_factory=dict)
-    cell_factor: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    start_sd: float = 0.02
-    round_sd: float = 0.01
-    iteration_sd: float = 0.05
-    rank_sd: float = 0.01
-    order_effect: float = 0.0
-    drift: float = 0.0
-    outlier_starts: Mapping[str, float] = field(default_factory=dict)
-    spike_share: float = 0.0
-
-    def generator(self, *key: object) -> np.random.Generator:
-        """Draws of one purpose, independent of every other purpose."""
-        return np.random.default_rng([self.seed, crc32(repr(key).encode())])
-
-    def start_level(self, start: Start, attempt: int) -> float:
-        """Logarithm of a start's own factor: what all of its series share."""
-        block = (start.ep_size, start.profile, start.round)
-        return float(
-            self.round_sd * self.generator("round", block).standard_normal()
-            + self.start_sd * self.generator("start", start.id, attempt).standard_normal()
-            + self.order_effect * (start.order_position - 1)
-            + self.drift * (start.round - 1)
-            + math.log(self.outlier_starts.get(start.id, 1.0) * self.arm_factor.get(start.arm, 1.0))
-        )
-
-    def times_ns(
-        self, start: Start, attempt: int, series: Series, dtype: Dtype, shown: Sequence[Phase]
-    ) -> npt.NDArray[np.int64]:
-        """Raw times of one series, [sample, rank, phase]."""
-        num_samples = series.iterations // series.chain_length
-        draw = self.generator(start.id, attempt, series.key)
-        factor = BOUNDARY_FACTOR[series.boundary] * self.cell_factor.get((series.cell, start.arm), 1.0)
-        factor *= (0.8 if dtype is Dtype.FP8 else 1.0) * (0.9 if series.mode is Mode.CHAINED else 1.0)
-        level = math.log(self.base_us * 1e3 * factor) + self.start_level(start, attempt)
-        noise = self.iteration_sd * draw.standard_normal((num_samples, 1))
-        noise = noise + self.rank_sd * draw.standard_normal((num_samples, start.ep_size))
-        spike = (draw.random((num_samples, 1)) < self.spike_share) & (np.arange(start.ep_size) == 0)
-        whole_SR = np.exp(level + noise) * np.where(spike, 2.0, 1.0) * series.chain_length
-        share_P = np.array([PHASE_SHARE[phase] for phase in shown])
-        if Phase.ROUNDTRIP in shown and len(shown) > 1:
-            share_P[:-1] /= share_P[:-1].sum()
-        times_ns: npt.NDArray[np.int64] = np.rint(whole_SR[:, :, None] * share_P).astype(np.int64)
-        return times_ns
 
 
 @dataclass(frozen=True)
@@ -166,12 +97,16 @@ def make_results(
         raise ValueError(msg)
     root.mkdir(parents=True)
     write_atomically(results.plan, plan.text())
-    accepted = [{"digest": digest, "reason": "" if digest == workers[0] else "planted"} for digest in workers]
-    write_atomically(results.worker, pretty_json({"schema": "ep-campaign/worker/1", "accepted": accepted}))
+    for digest in workers:
+        accept_worker(results, digest, "planted")
     numbered = [(start, n, item) for start in plan.starts for n, item in enumerate(planted.get(start.id, OK), 1)]
-    in_time_first = sorted(numbered, key=lambda entry: entry[2].late)
+    begun = [entry for entry in numbered if entry[2].status is not Status.NOT_RUN]
+    in_time_first = sorted(begun, key=lambda entry: entry[2].late)
     for sequence, (start, number, item) in enumerate(in_time_first, 1):
         _write_attempt(results, plan, start, number, item, sequence, model)
+    for start, number, item in numbered:
+        if item.status is Status.NOT_RUN:
+            _write_unrun(results.attempt(start.id, number), plan, start, number)
     for start in plan.starts:
         _write_outcomes(results, start, planted.get(start.id, OK))
     return results
@@ -183,13 +118,7 @@ def _write_attempt(
     folder, spec = results.attempt(start.id, number), plan.spec(start)
     folder.mkdir(parents=True)
     context = _context(plan, start, number, item, sequence)
-    if item.status is Status.NOT_RUN:
-        closed = {"status": "not_run", "reason_code": "budget_spent", "reason": "the budget was spent", "records": []}
-        names = {"start": start.id, "ep_size": start.ep_size, "profile": start.profile, "arm": start.arm}
-        names |= {"schema": "ep-campaign/start/1", "kind": "scored", "campaign": plan.name, "files": {}}
-        value = {**context, **names, **closed, "plan_digest": plan.digest}
-        write_atomically(folder / "start.json", pretty_json(value), mode=0o444)
-        return
+    write_atomically(folder / "spec.json", pretty_json(spec.as_json()))
     for rank in range(start.ep_size):
         log_path(folder, rank).write_text("", encoding="ascii")
         writer = RankWriter(folder, rank)
@@ -202,6 +131,33 @@ def _write_attempt(
         assemble(folder, spec, launcher, context)
     for rank in range(start.ep_size):
         sample_path(folder, rank).unlink()
+
+
+def _write_unrun(folder: Path, plan: Plan, start: Start, number: int) -> None:
+    """The record of a start that its budget closed: it began nothing, so it has no sequence number and no clock."""
+    folder.mkdir(parents=True)
+    record = {
+        "schema": START_SCHEMA,
+        "campaign": plan.name,
+        "plan_digest": plan.digest,
+        "kind": "scored",
+        "start": start.id,
+        "attempt": number,
+        "sequence": None,
+        "position": start.position,
+        "round": start.round,
+        "order_position": start.order_position,
+        "ep_size": start.ep_size,
+        "profile": start.profile,
+        "arm": start.arm,
+        "status": "not_run",
+        "reason_code": "budget_spent",
+        "reason": "no further round begins: the budget does not hold another",
+        "infrastructure": False,
+        "records": [],
+        "files": {},
+    }
+    write_atomically(folder / "start.json", pretty_json(record), mode=0o444)
 
 
 def _write_rank(
@@ -230,10 +186,10 @@ def _write_rank(
     measured = [series for series in spec.series if series.same_as is None]
     if item.status is Status.CRASHED:
         measured = measured[: item.after_series]
-    checked: set[tuple[str, Boundary]] = set()
+    checked: set[tuple[str, str]] = set()
     for series in measured:
-        if (series.cell, series.boundary) not in checked:
-            checked.add((series.cell, series.boundary))
+        if (series.cell, series.boundary.value) not in checked:
+            checked.add((series.cell, series.boundary.value))
             _write_oracle(writer, series, item)
         shown = phases(series, entry)
         times_ns = model.times_ns(start, number, series, plan.cell(series.cell).dtype, shown)[:, rank, :]
