@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from enum import StrEnum
-from typing import Annotated, Any, Literal
+from enum import Enum, StrEnum
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -258,11 +259,28 @@ def field_table(model: type[BaseModel]) -> list[tuple[str, str, str, str]]:
             default = "see its table"
         elif isinstance(default, tuple):
             default = ", ".join(str(item) for item in default)
-        rows.append((info.alias or name, _type_name(info.annotation), str(default), info.description or ""))
+        elif default is None:
+            default = "null"
+        rows.append((info.alias or name, type_text(info.annotation), str(default), info.description or ""))
     return rows
 
 
-def _type_name(annotation: Any) -> str:
-    text = getattr(annotation, "__name__", None) if isinstance(annotation, type) else None
-    text = text or str(annotation)
-    return re.sub(r"(typing\.|[a-z_]+\.)+(?=[A-Z])", "", text).replace("NoneType", "null")
+def type_text(annotation: Any) -> str:
+    """A field's type in words: `one of a, b`, `list of ...`, `number or null`."""
+    words = {str: "text", int: "integer", float: "number", Decimal: "decimal", bool: "true or false", NoneType: "null"}
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and annotation in words:
+        return words[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return f"one of {', '.join(str(item.value) for item in annotation)}"
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}" if len(arguments) > 1 else f"`{arguments[0]}`"
+    if origin is tuple:
+        return f"list of {type_text(arguments[0])}"
+    if origin is dict:
+        return f"mapping of {type_text(arguments[0])} to {type_text(arguments[1])}"
+    if origin is Annotated:
+        return type_text(arguments[0])
+    if arguments:
+        return " or ".join(type_text(item) for item in arguments)
+    return f"`{annotation.__name__}`"

@@ -182,7 +182,7 @@ def read_plan(path: Path) -> Plan:
     try:
         document = json.loads(path.read_text(encoding="ascii"))
         digest, schema = document.pop("digest"), document["schema"]
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise refuse(
             "bad_plan", f"is not a plan ({type(error).__name__}: {error}); expected the file that plan wrote", str(path)
         ) from None

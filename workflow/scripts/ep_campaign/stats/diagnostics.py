@@ -13,7 +13,7 @@ import numpy as np
 from ep_campaign.stats.arrays import as_positive_sample
 from ep_campaign.stats.family import ALPHA
 from ep_campaign.stats.friedman import friedman
-from ep_campaign.stats.ranks import doubled_midranks
+from ep_campaign.stats.ranks import doubled_midranks_by_row
 from ep_campaign.stats.spearman import spearman
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def order_effect(values_NA: npt.ArrayLike, positions_NA: npt.ArrayLike, *, seed:
     centred_NA = logs_NA - np.median(logs_NA, axis=0)
     by_position_NP = np.take_along_axis(centred_NA, np.argsort(slots_NA, axis=1), axis=1)
     test = friedman(by_position_NP, seed=seed)
-    mean_ranks = np.vstack([doubled_midranks(row) for row in by_position_NP]).mean(axis=0) / 2
+    mean_ranks = doubled_midranks_by_row(by_position_NP).mean(axis=0) / 2
     return OrderEffect(test.p, test.method, tuple(mean_ranks.tolist()), test.p < VETO_P)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ep_campaign.stats.ranks import PMethod, doubled_midranks
+from ep_campaign.stats.ranks import PMethod, doubled_midranks_by_row
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -55,7 +55,7 @@ def friedman(blocks: npt.ArrayLike, *, seed: int = 0) -> FriedmanTest:
     if values_NK.ndim != 2 or values_NK.shape[0] < 1 or values_NK.shape[1] < 2 or not np.isfinite(values_NK).all():
         msg = f"blocks have shape {values_NK.shape}; expected [blocks >= 1, treatments >= 2] of finite numbers"
         raise ValueError(msg)
-    doubled_NK = np.vstack([doubled_midranks(row) for row in values_NK])
+    doubled_NK = doubled_midranks_by_row(values_NK)
     statistic = _chi_square(doubled_NK)
     num_blocks, num_treatments = values_NK.shape
     observed = int((doubled_NK.sum(axis=0) ** 2).sum())

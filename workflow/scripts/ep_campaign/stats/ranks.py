@@ -35,6 +35,14 @@ def doubled_midranks(values: FloatArray) -> IntArray:
     return doubled[inverse].astype(np.int64)
 
 
+def doubled_midranks_by_row(values_NK: FloatArray) -> IntArray:
+    """`doubled_midranks` of each row of a table of N rows and K columns, by pairwise comparison (K is small)."""
+    one_NKK, other_NKK = values_NK[:, :, np.newaxis], values_NK[:, np.newaxis, :]
+    below_NK = (one_NKK > other_NKK).sum(axis=2)
+    equal_NK = (one_NKK == other_NKK).sum(axis=2)  # itself included
+    return (2 * below_NK + equal_NK + 1).astype(np.int64)
+
+
 def tail_p(pmf: FloatArray, observed: int, alternative: Alternative) -> float:
     """p-value of an observed sum under `pmf`, where pmf[s] is the null probability of sum s.
 
