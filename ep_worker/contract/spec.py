@@ -189,7 +189,8 @@ class StartSpec:
 
 def route_json(route: Route) -> dict[str, Any]:
     """Plain JSON value of a route."""
-    return {**vars(route), "kind": route.kind.value}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(route).items()}
+    return {**plain, "kind": route.kind.value}
 
 
 def route_from_json(value: dict[str, Any]) -> Route:

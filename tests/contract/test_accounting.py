@@ -48,7 +48,7 @@ def test_counts_equal_brute_force(route):
 @given(routes(), st.sampled_from(Dtype))
 def test_conventions_are_ordered(route, dtype):
     """Deduplication never adds bytes, remote never exceeds all, and no rank sends more than all ranks together."""
-    num_ranks, domain_size, experts, by_rank = route
+    _num_ranks, domain_size, experts, by_rank = route
     table = payload_bytes(count_route(np, by_rank, experts, domain_size), dtype, 256)
 
     for phase in ("dispatch_all", "dispatch_remote", "combine_all", "combine_remote"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -13,7 +14,7 @@ def test_williams_sets_are_balanced(arms, size):
     """Every arm stands equally often in each position and follows every other equally often."""
     orders = williams(arms)
     positions = Counter((place, arm) for row in orders for place, arm in enumerate(row))
-    follows = Counter(pair for row in orders for pair in zip(row, row[1:], strict=False))
+    follows = Counter(pair for row in orders for pair in itertools.pairwise(row))
 
     assert size == len(set(orders)) == len(orders)
     assert {size // arms} == set(positions.values())
