@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ep_campaign.stats.arrays import as_positive_sample, as_sample
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -41,9 +43,31 @@ def variance_components(samples_NI: npt.ArrayLike) -> VarianceComponents:
         msg = "samples hold a duration that is not finite and above zero"
         raise ValueError(msg)
     logs_NI = np.log(durations_NI)
-    iteration_variance = float(logs_NI.var(axis=1, ddof=1).mean())
-    of_medians = float(np.median(logs_NI, axis=1).var(ddof=1))
-    start_variance = max(0.0, of_medians - _MEDIAN_FACTOR * iteration_variance / durations_NI.shape[1])
+    medians_N = np.exp(np.median(logs_NI, axis=1))
+    return components_of_starts(medians_N, logs_NI.std(axis=1, ddof=1), durations_NI.shape[1])
+
+
+def components_of_starts(
+    medians: npt.ArrayLike, iteration_sds: npt.ArrayLike, num_iterations: int
+) -> VarianceComponents:
+    """The same split where a start has been reduced to its median and the standard deviation of its log durations.
+
+    Args:
+        medians: One for each start (any unit, above zero).
+        iteration_sds: Likewise, dimensionless.
+        num_iterations: Iterations of a start.
+    """
+    medians_N = as_positive_sample(medians, "medians", min_size=2)
+    sds_N = as_sample(iteration_sds, "iteration_sds", min_size=2)
+    if medians_N.size != sds_N.size or num_iterations < 2 or (sds_N < 0).any():
+        msg = (
+            f"{medians_N.size} medians, {sds_N.size} standard deviations from {sds_N.min()}, {num_iterations} iterations; "
+            f"expected equally many, none below 0, of at least 2 iterations"
+        )
+        raise ValueError(msg)
+    iteration_variance = float((sds_N**2).mean())
+    of_medians = float(np.log(medians_N).var(ddof=1))
+    start_variance = max(0.0, of_medians - _MEDIAN_FACTOR * iteration_variance / num_iterations)
     return VarianceComponents(math.sqrt(start_variance), math.sqrt(iteration_variance))
 
 
