@@ -29,12 +29,14 @@ class Role(StrEnum):
 
 
 class ExcludedRound(BaseModel):
-    """A round that does not count for a contrast: one of its two arms has no `ok` record in it.
+    """An arm without an `ok` record in a round, which therefore does not count for a contrast.
+
+    A round that lacks both arms stands twice, once for each.
 
     Attributes:
         round: Round.
-        arm: The arm without a record (the reference, where both have none and nothing else tells them apart).
-        status: What became of its start.
+        arm: The arm without a record.
+        status: What became of its start; None where no job of the start has ended.
         reason_code: Stable code.
         reason: One sentence.
     """
@@ -43,7 +45,7 @@ class ExcludedRound(BaseModel):
 
     round: int
     arm: str
-    status: Status
+    status: Status | None
     reason_code: str
     reason: str
 
@@ -78,7 +80,7 @@ class Contrast(BaseModel):
         role: Whether it is judged.
         num_rounds: Planned rounds.
         rounds: Complete rounds, rising; n is their number.
-        excluded: The other planned rounds, each with one reason.
+        excluded: Why each other planned round does not count.
         ratios: One for each of `rounds`.
         arm_median_us: Median of the arm's start values over the complete rounds; None without one.
         reference_median_us: Likewise.

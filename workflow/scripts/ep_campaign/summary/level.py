@@ -19,7 +19,7 @@ class Missing(BaseModel):
     Attributes:
         round: Round.
         attempt: The attempt that counts; None where there was none.
-        status: What became of it.
+        status: What became of it; None where no job of the start has ended.
         reason_code: Stable code.
         reason: One sentence.
     """
@@ -28,7 +28,7 @@ class Missing(BaseModel):
 
     round: int
     attempt: int | None
-    status: Status
+    status: Status | None
     reason_code: str
     reason: str
 
