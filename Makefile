@@ -43,7 +43,7 @@ lint: $(READY) ## ruff, types, snakefmt, snakemake --lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow
-	$(BIN)/snakemake --lint
+	$(BIN)/python workflow/scripts/lint.py
 
 bench: $(READY) ## benchmarks: paired runs, ratios, medians
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

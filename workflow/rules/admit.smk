@@ -9,9 +9,7 @@ rule admit:
     priority: len(PIPELINE.plan.starts) + 1
     resources:
         node_set=1,
-    params:
-        root=ROOT,
     message:
         "admit EP {wildcards.ep}: host checks, one brief run of each arm"
     shell:
-        "exec python workflow/scripts/admit.py --results {params.root} --ep-size {wildcards.ep} 2> {log}"
+        "exec python workflow/scripts/admit.py --results $(dirname {input.plan}) --ep-size {wildcards.ep} 2> {log}"

@@ -1,5 +1,6 @@
 rule aggregate:
     input:
+        plan=ancient(rules.plan.output.plan),
         validation=rules.validate.output.validation,
     output:
         attempts=f"{ROOT}/tables/attempts.parquet",
@@ -10,9 +11,8 @@ rule aggregate:
     benchmark:
         f"{ROOT}/benchmarks/aggregate.jsonl"
     params:
-        root=ROOT,
         code=PIPELINE.analysis_digest,
     message:
         "aggregate samples and records to Parquet"
     shell:
-        "exec python workflow/scripts/aggregate.py --results {params.root} 2> {log}"
+        "exec python workflow/scripts/aggregate.py --results $(dirname {input.plan}) 2> {log}"

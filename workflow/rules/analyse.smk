@@ -1,5 +1,6 @@
 rule analyse:
     input:
+        plan=ancient(rules.plan.output.plan),
         validation=rules.validate.output.validation,
         attempts=rules.aggregate.output.attempts,
         records=rules.aggregate.output.records,
@@ -12,9 +13,8 @@ rule analyse:
     benchmark:
         f"{ROOT}/benchmarks/analyse.jsonl"
     params:
-        root=ROOT,
         code=PIPELINE.analysis_digest,
     message:
         "analyse: levels, contrasts, verdicts"
     shell:
-        "exec python workflow/scripts/analyse.py --results {params.root} 2> {log}"
+        "exec python workflow/scripts/analyse.py --results $(dirname {input.plan}) 2> {log}"

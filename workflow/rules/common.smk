@@ -1,14 +1,9 @@
 # What every stage needs: the campaign of this invocation, where its files lie, and its lock.
-import os
-import sys
-from pathlib import Path
-
 from ep_campaign.errors import CampaignError
-from ep_campaign.pipeline import open_pipeline
+from ep_campaign.pipeline import open_pipeline, use_this_interpreter
 from snakemake.exceptions import WorkflowError
 
-# Jobs run this interpreter, also where its environment is not activated.
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+use_this_interpreter()
 
 try:
     PIPELINE = open_pipeline(config)

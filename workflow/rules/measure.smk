@@ -13,10 +13,9 @@ rule measure:
         node_set=1,
     params:
         start=start_id,
-        root=ROOT,
     message:
         "measure {params.start}"
     shell:
         # exec: the kernel kills a job with its parent only where no shell stands between them.
-        "exec python workflow/scripts/measure.py --results {params.root} --start {params.start}"
+        "exec python workflow/scripts/measure.py --results $(dirname {input.plan}) --start {params.start}"
         " --first-attempt {wildcards.attempt} 2> {log}"

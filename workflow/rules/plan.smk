@@ -5,8 +5,7 @@ rule plan:
         f"{ROOT}/logs/plan.log",
     params:
         campaign=PIPELINE.plan.name,
-        root=ROOT,
     message:
         f"plan {PIPELINE.plan.name}: {len(PIPELINE.plan.starts)} starts, digest {PIPELINE.plan.digest[:16]}"
     shell:
-        "exec python workflow/scripts/plan.py --campaign {params.campaign} --results {params.root} 2> {log}"
+        "exec python workflow/scripts/plan.py --campaign {params.campaign} --results $(dirname {output.plan}) 2> {log}"

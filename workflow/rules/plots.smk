@@ -3,25 +3,25 @@ from ep_campaign.figures import figure_names
 
 rule plots:
     input:
+        plan=ancient(rules.plan.output.plan),
         statistics=rules.analyse.output.statistics,
         cells=rules.analyse.output.cells,
         contrasts=rules.analyse.output.contrasts,
         records=rules.aggregate.output.records,
     output:
-        report(
+        svg=report(
             expand(f"{ROOT}/figures/{{name}}.svg", name=figure_names(PIPELINE.plan)),
             caption="../report/figure.rst",
             category="Figures",
         ),
-        expand(f"{ROOT}/figures/{{name}}.png", name=figure_names(PIPELINE.plan)),
+        png=expand(f"{ROOT}/figures/{{name}}.png", name=figure_names(PIPELINE.plan)),
     log:
         f"{ROOT}/logs/plots.log",
     benchmark:
         f"{ROOT}/benchmarks/plots.jsonl"
     params:
-        root=ROOT,
         code=PIPELINE.analysis_digest,
     message:
         "plot starts, intervals, ratios and diagnostics"
     shell:
-        "exec python workflow/scripts/plots.py --results {params.root} 2> {log}"
+        "exec python workflow/scripts/plots.py --results $(dirname {input.plan}) 2> {log}"

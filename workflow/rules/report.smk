@@ -1,5 +1,6 @@
 rule report:
     input:
+        plan=ancient(rules.plan.output.plan),
         statistics=rules.analyse.output.statistics,
         validation=rules.validate.output.validation,
         cells=rules.analyse.output.cells,
@@ -16,9 +17,8 @@ rule report:
     benchmark:
         f"{ROOT}/benchmarks/report.jsonl"
     params:
-        root=ROOT,
         code=PIPELINE.analysis_digest,
     message:
         "write RESULTS.md, report.html and pr.md"
     shell:
-        "exec python workflow/scripts/report.py --results {params.root} 2> {log}"
+        "exec python workflow/scripts/report.py --results $(dirname {input.plan}) 2> {log}"

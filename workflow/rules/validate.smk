@@ -9,9 +9,8 @@ rule validate:
     benchmark:
         f"{ROOT}/benchmarks/validate.jsonl"
     params:
-        root=ROOT,
         code=PIPELINE.analysis_digest,
     message:
         f"validate {len(PIPELINE.outcomes)} starts"
     shell:
-        "exec python workflow/scripts/validate.py --results {params.root} 2> {log}"
+        "exec python workflow/scripts/validate.py --results $(dirname {input.plan}) 2> {log}"

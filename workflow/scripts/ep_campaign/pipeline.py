@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,6 +93,11 @@ class Pipeline:
             held.append(lock(node_set_lock_path(LOCAL_NODE_SET), f"node set {LOCAL_NODE_SET}"))
             accept_worker(self.results, self.worker_digest, self.new_worker)
         return held
+
+
+def use_this_interpreter() -> None:
+    """Puts this interpreter's folder first on the path, so that jobs run it also where its environment is not activated."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 
 def open_pipeline(config: dict[str, Any]) -> Pipeline:
