@@ -7,14 +7,15 @@ comes from a `Model`; what goes wrong comes from `Attempt`s by start id.
 
 from __future__ import annotations
 
+import shutil
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from ep_campaign.admission import ADMISSION_SCHEMA
 from ep_campaign.identity import accept_worker
 from ep_campaign.layout import OUTCOME_SCHEMA, Results
-from ep_campaign.workload import workload
+from ep_campaign.workload import input_digests, route_workload
 from latency_model import Model
 
 from ep_worker.contract.assembly import assemble
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ep_worker.contract.spec import StartSpec
 
 WORKER_DIGEST = "5" * 64
-TOLERANCE = 0.0078125
+TOLERANCE = (1 + 2.0**-9) ** 2 - 1 + 2.0**-16
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def make_results(
     attempts: Mapping[str, Sequence[Attempt]] | None = None,
     *,
     workers: Sequence[str] = (WORKER_DIGEST,),
+    traces: Path | None = None,
 ) -> Results:
     """A results folder of a plan, in which every start goes as `attempts` says; `()` for a start that never was.
 
@@ -89,6 +91,7 @@ def make_results(
         model: Where latencies come from.
         attempts: Attempts by start id; one that is ok for every other start.
         workers: Worker digests that the folder accepts.
+        traces: The file of every trace route.
     """
     model, planted, results = model or Model(), attempts or {}, Results(root)
     unknown = set(planted) - set(plan.by_id)
@@ -99,6 +102,14 @@ def make_results(
     write_atomically(results.plan, plan.text())
     for digest in workers:
         accept_worker(results, digest, "planted")
+    if traces is not None:
+        for name in sorted({route.trace for route in plan.spec(plan.starts[0]).routes if route.trace}):
+            (root / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(traces, root / name)
+    for ep_size in plan.num_rounds:
+        admission = {"schema": ADMISSION_SCHEMA, "ep_size": ep_size, "plan_digest": plan.digest, "arms": {}}
+        results.admission(ep_size).parent.mkdir(exist_ok=True)
+        write_atomically(results.admission(ep_size), pretty_json(admission))
     numbered = [(start, n, item) for start in plan.starts for n, item in enumerate(planted.get(start.id, OK), 1)]
     begun = [entry for entry in numbered if entry[2].status is not Status.NOT_RUN]
     in_time_first = sorted(begun, key=lambda entry: entry[2].late)
@@ -119,6 +130,9 @@ def _write_attempt(
     folder.mkdir(parents=True)
     context = _context(plan, start, number, item, sequence)
     write_atomically(folder / "spec.json", pretty_json(spec.as_json()))
+    for name in [route.trace for route in spec.routes if route.trace]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(results.root / name, folder / name)
     for rank in range(start.ep_size):
         log_path(folder, rank).write_text("", encoding="ascii")
         writer = RankWriter(folder, rank)
@@ -242,12 +256,11 @@ _WORKLOADS: dict[tuple[str, int, str, str], dict[str, Any]] = {}
 def _workload(root: Path, plan: Plan, start: Start, spec: StartSpec, route: str) -> dict[str, Any]:
     key = (plan.digest, start.ep_size, start.profile, route)
     if key not in _WORKLOADS:
-        made = workload(spec, spec.route(route), root)
-        loads = np.bincount(np.concatenate([e.ravel() for e in made.experts]) + 1, minlength=spec.shape.experts + 1)
-        load = {"min": int(loads[1:].min()), "max": int(loads[1:].max()), "mean": float(loads[1:].mean())}
-        num_tokens = list(spec.route(route).num_tokens)
-        counts = made.counts.as_json()
-        _WORKLOADS[key] = {**made.digests, "counts": counts, "num_tokens": num_tokens, "expert_load": load}
+        declared = spec.route(route)
+        made = route_workload(spec, declared, root)
+        sent = {"num_tokens": list(declared.num_tokens), "counts": made.counts.as_json()}
+        digests = {**made.digests, **input_digests(spec, declared)}
+        _WORKLOADS[key] = {**digests, **sent, "expert_load": made.expert_load}
     return _WORKLOADS[key]
 
 

@@ -49,7 +49,7 @@ class OracleResult(_Open):
     reason_code: str
     reason: str
     max_token_error: NotNegative
-    tolerance: Positive
+    tolerance: NotNegative
     worst_rank: Count | None = None
 
 
@@ -124,13 +124,26 @@ class Counts(_Closed):
         return RouteCounts(self.num_selections, self.num_rows, self.num_domain_rows, self.domain_size)
 
 
+class ExpertLoad(_Closed):
+    """Selections of an expert over all tokens."""
+
+    min: Count
+    max: Count
+    mean: NotNegative
+
+
 class WorkloadRecord(_Open):
     """What the ranks say of one route."""
 
     route_sha256: Sha256
     weights_sha256: Sha256
     input_sha256: Sha256
+    route_sha256_by_rank: tuple[Sha256, ...]
+    weights_sha256_by_rank: tuple[Sha256, ...]
+    input_sha256_by_rank: tuple[Sha256, ...]
+    num_tokens: tuple[Count, ...]
     counts: Counts
+    expert_load: ExpertLoad
 
 
 class Clock(_Open):

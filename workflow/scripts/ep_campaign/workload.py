@@ -31,51 +31,51 @@ if TYPE_CHECKING:
     Int64 = npt.NDArray[np.int64]
 
 MAX_ELEMENTS = 1 << 26
-"""Elements of a workload (tokens x the larger of hidden and experts, over all ranks) up to which digests are recomputed."""
+"""Elements (tokens of all ranks x experts for a route, x hidden for an input) up to which validation recomputes digests."""
 
 
 @dataclass(frozen=True)
-class Workload:
+class RouteWorkload:
     """One route of one profile at one EP size.
 
     Attributes:
-        digests: `route_sha256`, `weights_sha256`, `input_sha256` over all ranks.
+        digests: `route_sha256` and `weights_sha256` over all ranks, and `..._by_rank`.
         counts: What goes where.
-        experts: Expert ids of each rank [T, K].
+        expert_load: Selections of an expert over all tokens: `min`, `max`, `mean`.
     """
 
-    digests: dict[str, str]
+    digests: dict[str, Any]
     counts: RouteCounts
-    experts: tuple[Int64, ...]
+    expert_load: dict[str, Any]
 
 
-def num_elements(spec: StartSpec, route: Route) -> int:
-    """Elements that recomputing a workload touches: what `MAX_ELEMENTS` bounds."""
-    return sum(route.num_tokens) * max(spec.shape.hidden, spec.shape.experts)
-
-
-def workload(spec: StartSpec, route: Route, folder: Path) -> Workload:
-    """The workload of a route; `folder` is where a trace's path starts.
+def route_workload(spec: StartSpec, route: Route, folder: Path) -> RouteWorkload:
+    """Experts and weights of a route; `folder` is where a trace's path starts.
 
     Raises:
-        CampaignError: A trace file is not text.
-        OSError: A trace file is missing.
+        CampaignError: A trace file is missing or not text.
     """
-    tokens = list(token_numbers(route))
-    experts = tuple(_experts(spec, route, tokens, folder))
+    tokens, experts = list(token_numbers(route)), expert_ids(spec, route, folder)
     weights = (
         formulas.weights(np, expert_TK, token_T, route.seed, equal=route.equal_weights)
         for expert_TK, token_T in zip(experts, tokens, strict=True)
     )
-    return Workload(
-        {
-            "route_sha256": rank_ordered_digest(experts, "<i8"),
-            "weights_sha256": rank_ordered_digest(weights, "<f4"),
-            "input_sha256": rank_ordered_digest((_bf16(_input(spec, token_T)) for token_T in tokens), "<u2"),
-        },
-        count(experts, spec.shape.experts, spec.domain_size),
-        experts,
-    )
+    digests = {**_digests("route", experts, "<i8"), **_digests("weights", weights, "<f4")}
+    load_E = np.zeros(spec.shape.experts, dtype=np.int64)
+    for expert_TK in experts:
+        load_E += np.bincount(expert_TK[expert_TK != MASKED], minlength=spec.shape.experts)
+    load = {"min": int(load_E.min()), "max": int(load_E.max()), "mean": float(load_E.mean())}
+    return RouteWorkload(digests, count(experts, spec.shape.experts, spec.domain_size), load)
+
+
+def expert_ids(spec: StartSpec, route: Route, folder: Path) -> list[Int64]:
+    """Expert ids of each rank [T, K], -1 where masked."""
+    return list(_experts(spec, route, list(token_numbers(route)), folder))
+
+
+def input_digests(spec: StartSpec, route: Route) -> dict[str, Any]:
+    """`input_sha256` over all ranks, and `input_sha256_by_rank`: BF16 tokens."""
+    return _digests("input", (_bf16(_input(spec, token_T)) for token_T in token_numbers(route)), "<u2")
 
 
 def token_numbers(route: Route) -> Iterator[Int64]:
@@ -86,12 +86,15 @@ def token_numbers(route: Route) -> Iterator[Int64]:
         first += num_tokens
 
 
-def rank_ordered_digest(arrays: Iterable[npt.NDArray[Any]], dtype: str) -> str:
-    """SHA-256 over the raw SHA-256 digests of each rank's array, in rank order, as little-endian `dtype`."""
-    whole = hashlib.sha256()
-    for array in arrays:
-        whole.update(hashlib.sha256(np.ascontiguousarray(array, dtype=dtype).data).digest())
-    return whole.hexdigest()
+def rank_ordered(digests: Iterable[str]) -> str:
+    """Digest of a whole: SHA-256 over the raw digests of its ranks, in rank order."""
+    return hashlib.sha256(b"".join(bytes.fromhex(digest) for digest in digests)).hexdigest()
+
+
+def _digests(name: str, arrays: Iterable[npt.NDArray[Any]], dtype: str) -> dict[str, Any]:
+    """Digests of one array, rank by rank, as little-endian `dtype`, and of the whole."""
+    by_rank = [hashlib.sha256(np.ascontiguousarray(array, dtype=dtype).data).hexdigest() for array in arrays]
+    return {f"{name}_sha256": rank_ordered(by_rank), f"{name}_sha256_by_rank": by_rank}
 
 
 def count(expert_RTK: Iterable[Int64], num_experts: int, domain_size: int) -> RouteCounts:

@@ -62,7 +62,9 @@ class Violation:
     def __str__(self) -> str:
         """One line: `refuse file: field: found ..., expected ...; action [code]`."""
         place = f"{self.file}: {self.field}" if self.field else self.file
-        return f"{self.severity.value} {place}: found {self.found}, expected {self.expected}; {self.action} [{self.code}]"
+        return (
+            f"{self.severity.value} {place}: found {self.found}, expected {self.expected}; {self.action} [{self.code}]"
+        )
 
 
 def refusal(code: str, file: str, field: str, found: str, expected: str, action: str = _RESTORE) -> Violation:

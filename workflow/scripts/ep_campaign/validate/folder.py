@@ -140,6 +140,7 @@ def read_attempts(
         folder = results.attempt(start.id, row.attempt)
         file = str((folder / "start.json").relative_to(results.root))
         if row.sha256 is None:
+            found.append(missing("no_record", file, "", row.reason or "no record", "a record of the attempt", _RESUME))
             continue
         try:
             record = read_start(folder / "start.json", file)
@@ -200,9 +201,7 @@ def check_spec(attempt: Attempt) -> Iterator[Violation]:
         return
     expected = attempt.spec.as_json()
     differing = sorted(
-        key
-        for key in set(given) | set(expected)
-        if canonical_json(given.get(key)) != canonical_json(expected.get(key))
+        key for key in set(given) | set(expected) if canonical_json(given.get(key)) != canonical_json(expected.get(key))
     )
     if differing:
         found = f"other values of {', '.join(differing)}"
