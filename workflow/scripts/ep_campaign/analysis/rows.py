@@ -1,0 +1,80 @@
+"""The columns of `records` and `attempts` that the analysis reads, as typed rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one attempt says of one series; the columns of `tables/records.parquet`, whose schema describes them."""
+
+    start: str
+    attempt: int
+    late: bool
+    scored: bool
+    round: int
+    arm: str
+    cell: str
+    boundary: str
+    mode: str
+    loop: str
+    status: str
+    reason_code: str
+    reason: str
+    num_samples: int | None = None
+    median_ns: float | None = None
+    mean_ns: float | None = None
+    p90_ns: float | None = None
+    p95_ns: float | None = None
+    p99_ns: float | None = None
+    iteration_sd_log: float | None = None
+    layout_median_ns: float | None = None
+    dispatch_median_ns: float | None = None
+    combine_median_ns: float | None = None
+    first_half_median_ns: float | None = None
+    second_half_median_ns: float | None = None
+    num_spikes_all_ranks: int | None = None
+    num_spikes_one_rank: int | None = None
+    slowest_rank_mode: int | None = None
+    slowest_rank_share: float | None = None
+    input_tokens_per_second: float | None = None
+    max_token_error_before: float | None = None
+    max_token_error_after: float | None = None
+    tolerance: float | None = None
+    timer_floor_ns: float | None = None
+    per_selection_all_bytes: int | None = None
+    per_selection_remote_bytes: int | None = None
+    rank_deduplicated_all_bytes: int | None = None
+    rank_deduplicated_remote_bytes: int | None = None
+    domain_deduplicated_all_bytes: int | None = None
+    domain_deduplicated_remote_bytes: int | None = None
+
+    def payload_bytes(self, convention: str) -> tuple[int | None, int | None]:
+        """Bytes of one round-trip in a convention, with what stays local and without."""
+        return getattr(self, f"{convention}_all_bytes"), getattr(self, f"{convention}_remote_bytes")
+
+    def logical_gb_per_s_per_rank(self, convention: str) -> float | None:
+        """Bytes of an average rank over the round-trip, in a convention."""
+        return getattr(self, f"{convention}_logical_gb_per_s_per_rank", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a start; the columns of `tables/attempts.parquet`, whose schema describes them."""
+
+    start: str
+    attempt: int
+    sequence: int | None
+    late: bool
+    scored: bool
+    round: int
+    ep_size: int
+    profile: str
+    arm: str
+    status: str
+    reason_code: str
+    reason: str
+    infrastructure: bool
+    teardown: str | None
+    seconds: float | None
