@@ -16,10 +16,8 @@ HELD = []
 
 wildcard_constraints:
     ep=r"\d+",
-    round=r"\d+",
+    slot=r"[a-z0-9.-]+/round-\d+/[a-z0-9.-]+",
     attempt=r"\d+",
-    profile=r"[a-z0-9][a-z0-9.-]*",
-    arm=r"[a-z0-9][a-z0-9.-]*",
 
 
 onstart:
@@ -27,10 +25,3 @@ onstart:
         HELD.extend(PIPELINE.hold())
     except CampaignError as error:
         raise WorkflowError(str(error)) from None
-
-
-def start_id(wildcards):
-    """Id of the start that a measuring job's wildcards name."""
-    return (
-        f"ep{wildcards.ep}/{wildcards.profile}/round-{wildcards.round}/{wildcards.arm}"
-    )

@@ -1,7 +1,8 @@
 rule validate:
     input:
+        # Unnamed: Snakemake hashes a named list of n files once for each of them.
+        PIPELINE.outcomes,
         plan=ancient(rules.plan.output.plan),
-        outcomes=PIPELINE.outcomes,
     output:
         validation=f"{ROOT}/validation.json",
     log:

@@ -131,7 +131,7 @@ class EpSize(Section):
     """One EP size and how often its matrix is run."""
 
     ranks: int = Field(ge=2, le=4096, description="Ranks of the expert-parallel group.")
-    rounds: int = Field(gt=0, le=1000, description="Rounds: independent starts of each arm and profile.")
+    rounds: int = Field(gt=0, le=10_000, description="Rounds: independent starts of each arm and profile.")
     ranks_per_pod: int | None = Field(
         default=None, gt=0, le=64, description="Ranks that one pod (or host) runs; null for all of them."
     )

@@ -114,6 +114,17 @@ class Results:
         return int(outcome["attempts"][-1]["attempt"]) + 1
 
 
+def of_outcome(path: Path) -> tuple[Results, str, int]:
+    """The results folder, start id and first attempt that an outcome's path names."""
+    arm = path.parent
+    root = arm.parents[4]
+    return Results(root), arm.relative_to(root / "starts").as_posix(), _number(path)
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])
+
+
 def read_outcome(path: Path) -> dict[str, Any]:
     """An outcome file; one that is not whole counts as a failed job, so that the start is tried again."""
     try:
@@ -122,8 +133,7 @@ def read_outcome(path: Path) -> dict[str, Any]:
             return dict(value)
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    number = int(path.stem.rpartition("-")[2])
-    return {"status": "crashed", "attempts": [{"attempt": number}]}
+    return {"status": "crashed", "attempts": [{"attempt": _number(path)}]}
 
 
 def _numbers(folder: Path, pattern: str) -> list[int]:

@@ -71,7 +71,7 @@ def load_campaign(path: Path, shapes_path: Path) -> Campaign:
     try:
         campaign = Campaign.model_validate(value)
     except ValidationError as error:
-        raise CampaignError([_refusal(where, item) for item in error.errors()]) from None
+        raise CampaignError([_refusal(where, item) for item in _causes(error.errors())]) from None
     shapes = read_yaml(shapes_path)
     refusals = [
         Refusal(code, message, f"{where}: {field}") for code, field, message in problems(campaign, path, shapes)
@@ -80,6 +80,16 @@ def load_campaign(path: Path, shapes_path: Path) -> Campaign:
         raise CampaignError(refusals)
     filled = tuple(with_shape(profile, shapes) for profile in campaign.profiles)
     return campaign.model_copy(update={"profiles": filled})
+
+
+def _causes(errors: list[Any]) -> list[Any]:
+    """Errors without the ones that only follow: a list whose one item is bad is also reported as too short."""
+    return [
+        item
+        for item in errors
+        if item["type"] != "too_short"
+        or not any(len(other["loc"]) > len(item["loc"]) and other["loc"][: len(item["loc"])] == item["loc"] for other in errors)
+    ]
 
 
 def _refusal(where: str, item: Any) -> Refusal:
