@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ep_worker.contract.accounting import RouteCounts, payload_bytes
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
-from ep_worker.contract.capabilities import CAPABILITIES, placements
+from ep_worker.contract.capabilities import capability, placements
 from ep_worker.contract.provenance import merge_provenance
 from ep_worker.contract.rankfile import Event, interleave, read_events, read_samples
 from ep_worker.contract.record import SAMPLE_AXES, SAMPLES_FILE, START_SCHEMA, latency_summary
@@ -113,10 +113,13 @@ def _is_sibling(path: Path) -> bool:
 
 
 def _why_unreached(files: _Files, launcher: dict[str, Any]) -> tuple[Status, str, str]:
-    """Status, code and reason of whatever no rank reached: the first rank's own account, else the launcher's."""
-    failures = files.failures()
+    """Status, code and reason of whatever no rank reached: the first rank's own account, else the launcher's.
+
+    A rank that only saw a peer die is no account of why: then the launcher's, which knows how the peer ended.
+    """
+    failures = [event for event in files.failures() if not event.get("secondary", False)]
     if failures and launcher["outcome"] in ("finished", "rank_failed"):
-        cause = min(failures, key=lambda event: (event.get("secondary", False), event.get("at_ns", 0)))
+        cause = min(failures, key=lambda event: event.get("at_ns", 0))
         return Status(cause["status"]), cause["reason_code"], f"rank {cause['rank']}: {cause['reason']}"
     return Status(launcher["status"]), launcher["reason_code"], launcher["reason"]
 
@@ -124,7 +127,7 @@ def _why_unreached(files: _Files, launcher: dict[str, Any]) -> tuple[Status, str
 def _records(
     files: _Files, spec: StartSpec, gone: tuple[Status, str, str], zipped: gzip.GzipFile
 ) -> list[dict[str, Any]]:
-    entry = CAPABILITIES[(spec.arm.backend, spec.arm.api_mode)]
+    entry = capability(spec.arm.backend, spec.arm.api_mode)
     cells = {cell.id: cell for cell in spec.cells}
     offset = 0
     records: list[dict[str, Any]] = []
@@ -135,7 +138,7 @@ def _records(
             **series.as_json(),
             "route": cell.route,
             "dtype": cell.dtype.value,
-            **placements(entry, cell.dtype, series.boundary),
+            **(placements(entry, cell.dtype, series.boundary) if entry else {}),
         }
         if series.same_as is not None:
             twin = by_key[(series.cell, series.same_as.value, series.mode.value, series.loop.value)]

@@ -7,6 +7,7 @@ commit da914a2. "ours" is this repository.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode, Placement
@@ -153,8 +154,19 @@ class Unsupported:
 
 
 def capability(backend: str, api_mode: ApiMode) -> Capability | None:
-    """The table's entry, or None where the pair does not exist."""
-    return CAPABILITIES.get((backend, api_mode))
+    """The table's entry, or None where the pair does not exist.
+
+    A backend from elsewhere is named `module:Class` and says it itself, in a class attribute `capability`; None where it
+    cannot be imported here.
+    """
+    module, separator, name = backend.partition(":")
+    if not separator:
+        return CAPABILITIES.get((backend, api_mode))
+    try:
+        entry = getattr(import_module(module), name).capability
+    except (ImportError, AttributeError):
+        return None
+    return entry if isinstance(entry, Capability) else None
 
 
 def api_modes(backend: str) -> tuple[ApiMode, ...]:
