@@ -1,0 +1,164 @@
+"""One cell at one boundary: make the arm, check it, time every series, check it again, give it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ep_worker.backends import find
+from ep_worker.backends.protocol import Problem
+from ep_worker.collectives import agree
+from ep_worker.contract.rankfile import Event
+from ep_worker.contract.series import phases
+from ep_worker.contract.terms import Loop, Status
+from ep_worker.failure import MAX_REASON_CHARS, Stage
+from ep_worker.oracle import Oracle, OutputError
+from ep_worker.reason import Reason
+from ep_worker.roundtrip import RoundTrip
+from ep_worker.timing import CaptureError, Trip, run_series
+from ep_worker.workload import input_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ep_worker.barrier import Barrier
+    from ep_worker.contract.capabilities import Capability
+    from ep_worker.contract.rankfile import RankWriter
+    from ep_worker.contract.series import Cell, Series
+    from ep_worker.contract.terms import Boundary
+    from ep_worker.device import Machine
+    from ep_worker.place import Place
+    from ep_worker.workload import Workload
+
+
+@dataclass
+class Progress:
+    """How far a rank has come, for its account and its clock.
+
+    Attributes:
+        stage: What it is doing.
+        first_timed_at_ns: When its first timed iteration began [monotonic ns]; 0 before that.
+        last_timed_at_ns: When its last timed iteration so far had ended; 0 before that.
+        close_failures: What arms raised when they were given back.
+    """
+
+    stage: Stage = Stage.JOIN
+    first_timed_at_ns: int = 0
+    last_timed_at_ns: int = 0
+    close_failures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What a rank measures with."""
+
+    place: Place
+    machine: Machine
+    barrier: Barrier
+    writer: RankWriter
+    entry: Capability
+    progress: Progress
+
+
+class CellRun:
+    """One arm's object for one cell and boundary, with its oracle."""
+
+    def __init__(self, rank: Rank, cell: Cell, boundary: Boundary, workload: Workload) -> None:
+        spec = rank.place.spec
+        rank.progress.stage = Stage.BUILD
+        problem = Problem(
+            rank.place.rank,
+            spec.ep_size,
+            spec.shape,
+            cell.dtype,
+            rank.machine.device,
+            workload.expert_AK[workload.own].contiguous(),
+            workload.weight_AK[workload.own].contiguous(),
+            spec.arm.knobs,
+        )
+        self._rank = rank
+        self._key = {"cell": cell.id, "boundary": boundary.value}
+        self._backend = find(spec.arm.backend)(problem)
+        self._trip = RoundTrip(self._backend, problem, rank.entry, boundary)
+        self._oracle = Oracle(spec, workload, self._trip, rank.entry.bf16_accumulations)
+        self._x_TH = input_rows(spec, workload.own_tokens)
+        self._timed_error: OutputError | None = None
+
+    def run(self, series: list[Series]) -> None:
+        """Checks, times, checks again, and closes; what is refused by a check is not timed."""
+        self._rank.progress.stage = Stage.MEASURE
+        if self._check("before", 0):
+            trip = self._prepare()
+            for one in series:
+                self._time(one, trip)
+            self._check("after", 1)
+        self._rank.writer.settle()
+        self._close()
+
+    def _check(self, stage: str, number: int) -> bool:
+        verdict = self._oracle.check(number).as_json()
+        timed = self._timed_error
+        if timed is not None:
+            verdict["timed_output_error"] = timed.max_token_error
+            if verdict["passed"] and timed.finding is not None:
+                verdict.update(passed=False, reason_code=timed.finding.code.value, reason=timed.finding.text)
+        self._rank.writer.event(Event.ORACLE, **self._key, stage=stage, **verdict)
+        return agree(verdict["passed"], self._rank.machine.device)
+
+    def _prepare(self) -> Trip:
+        """Input, handle, and what combine is given in timed loops."""
+        tokens = self._trip.tokens(self._x_TH)
+        handle = self._trip.layout()
+        arrived = self._trip.dispatch(tokens, handle)
+        return Trip(self._trip, tokens, self._oracle.expert_outputs(arrived), handle, arrived)
+
+    def _time(self, series: Series, trip: Trip) -> None:
+        rank, entry = self._rank, self._rank.entry
+        key = {**self._key, "mode": series.mode.value, "loop": series.loop.value}
+        names = phases(series, entry)
+        steps = trip.steps(series.loop, fresh_layout=entry.separable_layout)
+        try:
+            timed = run_series(series, names, steps, rank.machine, rank.barrier)
+        except CaptureError as error:
+            refused = {"status": Status.CRASHED.value, "reason_code": Reason.CAPTURE_FAILED.value}
+            rank.writer.event(Event.SERIES, **key, **refused, reason=str(error)[:MAX_REASON_CHARS])
+            return
+        progress = rank.progress
+        progress.first_timed_at_ns = progress.first_timed_at_ns or timed.began_at_ns
+        progress.last_timed_at_ns = timed.ended_at_ns
+        if series.loop in (Loop.ROUNDTRIP, Loop.COMBINE) and trip.out is not None:
+            self._judge_timed(trip.out)
+        rank.writer.event(
+            Event.SERIES,
+            **key,
+            status=Status.OK.value,
+            reason_code="",
+            reason="",
+            phases=[name.value for name in names],
+            num_samples=timed.num_samples,
+            offset=rank.writer.samples(timed.times_ns),
+            resolved=self._resolved(),
+        )
+
+    def _judge_timed(self, out_TH: Tensor) -> None:
+        """Keeps the worst of what timed loops returned last, where the rows of two dispatches come in one order."""
+        if self._backend.deterministic:
+            error = self._oracle.judge_timed(self._x_TH, out_TH)
+            worst = self._timed_error
+            if worst is None or (error.finding is not None, error.max_token_error) > (
+                worst.finding is not None,
+                worst.max_token_error,
+            ):
+                self._timed_error = error
+
+    def _resolved(self) -> dict[str, Any]:
+        return {**self._backend.resolved(), "barrier": self._rank.barrier.name}
+
+    def _close(self) -> None:
+        """Gives the arm's object back, no peer using it any more; a failure is noted and takes no result away."""
+        self._rank.machine.settle()
+        self._rank.barrier()
+        try:
+            self._backend.close()
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises here, its results stand
+            self._rank.progress.close_failures.append(f"{self._key['cell']}: {type(error).__name__}: {error}")

@@ -1,0 +1,80 @@
+"""From rows to expert groups and back, for every arm whose interface is row-major: one helper, so that no arm is favoured.
+
+Legend: N received rows, H hidden columns, K top-k slots, L local experts, G (row, local expert) pairs: the rows that a
+grouped GEMM gets, B scale blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.functional import embedding_bag
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ep_worker.backends.protocol import Rows
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of each local expert together, experts in order, rows of one expert in the order they arrived in.
+
+    Attributes:
+        payload_GH: A copy of the row of each pair, contiguous.
+        scale_GB: Its scales; None in BF16.
+        end_L: Where each expert's rows end, int32: the offsets of a grouped GEMM.
+        weight_G: Gate weight of each pair, float32, in the order of the groups.
+        bag_G: The groups' rows in the order of the received rows.
+        bag_start_N: Where each received row's pairs begin in it.
+    """
+
+    payload_GH: Tensor
+    scale_GB: Tensor | None
+    end_L: Tensor
+    weight_G: Tensor
+    bag_G: Tensor
+    bag_start_N: Tensor
+
+
+def group(rows: Rows, num_local_experts: int) -> Groups:
+    """Copies each row into the group of each of its local experts; never waits for the host."""
+    top_k, num_pairs = rows.expert_NK.shape[1], rows.num_selections
+    key, order = torch.sort(rows.expert_NK.reshape(-1), stable=True)  # ids of -1 come first
+    skipped = key.shape[0] - num_pairs
+    key_G, slot_G = key[skipped:], order[skipped:]
+    row_G = slot_G.div(top_k, rounding_mode="floor")
+    expert_L = torch.arange(num_local_experts, dtype=key.dtype, device=key.device)
+    pairs_N = (rows.expert_NK >= 0).sum(1)
+    return Groups(
+        rows.payload_NH.index_select(0, row_G),
+        None if rows.scale_NB is None else rows.scale_NB.index_select(0, row_G),
+        torch.searchsorted(key_G, expert_L, right=True, out_int32=True),
+        rows.weight_NK.reshape(-1).index_select(0, slot_G),
+        torch.argsort(slot_G),
+        pairs_N.cumsum(0) - pairs_N,
+    )
+
+
+def reduce(y_GH: Tensor, groups: Groups) -> Tensor:
+    """Weights what the experts made of each pair and sums each received row's: BF16 [N, H], float32 sums, one rounding.
+
+    The sum is an embedding bag, which takes its weights in the dtype of its rows. A float32 weight is therefore given as
+    two BF16 numbers whose sum it is to 2^-17, and the row twice. That is still half the time of converting all rows to
+    float32 (52 against 106 us for 600 pairs of H = 1024 on one core), because no float32 row ever reaches memory.
+    """
+    num_rows = groups.bag_start_N.shape[0]
+    if y_GH.shape[0] == 0:
+        return y_GH.new_zeros((num_rows, y_GH.shape[1]))
+    weight_G = groups.weight_G.index_select(0, groups.bag_G)
+    high_G = weight_G.bfloat16()
+    low_G = (weight_G - high_G).bfloat16()
+    return embedding_bag(
+        groups.bag_G.repeat_interleave(2, output_size=2 * groups.bag_G.shape[0]),
+        y_GH,
+        groups.bag_start_N * 2,
+        per_sample_weights=torch.stack((high_G, low_G), 1).view(-1),
+        mode="sum",
+    )

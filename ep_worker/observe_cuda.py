@@ -1,0 +1,66 @@
+"""Provenance of a rank on a GPU: the libraries really mapped into the process, the device, its driver, its clocks."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ep_worker.contract.canonical import sha256_file
+
+_QUERY = ("clocks.sm", "clocks.mem", "clocks_event_reasons.active")
+_TIMEOUT_S = 20
+_NCCL_NEW_SCHEME = 10_000  # versions are major*10000 + minor*100 + patch since 2.9, major*1000 + ... before
+
+
+def cuda_libraries() -> dict[str, Any]:
+    """Collective library, CUDA, device and driver; null where something could not be observed."""
+    paths = mapped_libraries("libnccl")
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return {
+        # Several mapped copies make it unknowable which one answers: every version is said, and validation refuses it.
+        "collective_version_loaded": ", ".join(sorted({_nccl_version(path) for path in paths})) or None,
+        "collective_version_compiled": ".".join(map(str, torch.cuda.nccl.version())),  # type: ignore[no-untyped-call] # torch has no types for it
+        "collective_library_files": [{"path": str(path), "sha256": sha256_file(path)} for path in paths] or None,
+        "cuda_version": torch.version.cuda,
+        "gpu_model": properties.name,
+        "driver_version": _smi("driver_version"),
+    }
+
+
+def clocks_and_throttling() -> dict[str, Any]:
+    """SM and memory clock [MHz] and the active throttle reasons (bit mask as the driver reports it)."""
+    answer = _smi(",".join(_QUERY))
+    if answer is None:
+        return {"gpu_clocks_mhz": {"sm": None, "memory": None}, "gpu_throttle_reasons": {"active": None}}
+    sm, memory, reasons = (part.strip() for part in answer.split(","))
+    return {"gpu_clocks_mhz": {"sm": int(sm), "memory": int(memory)}, "gpu_throttle_reasons": {"active": reasons}}
+
+
+def mapped_libraries(stem: str) -> list[Path]:
+    """Files whose name starts with `stem` that are mapped into this process."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
+    return sorted(path for path in paths if path.name.startswith(stem) and path.exists())
+
+
+def _nccl_version(path: Path) -> str:
+    number = ctypes.c_int()
+    ctypes.CDLL(str(path)).ncclGetVersion(ctypes.byref(number))
+    value = number.value
+    major, rest = divmod(value, _NCCL_NEW_SCHEME if value >= _NCCL_NEW_SCHEME else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def _smi(query: str) -> str | None:
+    """What nvidia-smi says of this rank's device, which it is asked for by UUID: its own numbering ignores visibility."""
+    uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+    command = ["nvidia-smi", f"--id=GPU-{uuid}", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,257 @@
+"""Timed loops: how an iteration is started, where stamps are taken, and what becomes of them.
+
+Nothing but the arm's own calls lies between the first and the last stamp of a sample, and no collective of ours is in
+flight there. The garbage collector is off meanwhile.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from array import array
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ep_worker.collectives import agree
+from ep_worker.contract.terms import Loop, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import Tensor
+
+    from ep_worker.barrier import Barrier
+    from ep_worker.contract.series import Series
+    from ep_worker.contract.terms import Phase
+    from ep_worker.cuda import CudaMachine
+    from ep_worker.device import Clock, Machine
+    from ep_worker.roundtrip import Arrived, RoundTrip, Tokens
+
+    Step = Callable[[], None]
+
+TIMER_FLOOR_ITERATIONS = 50
+_LEAST_SPIN_NS = 1_000_000
+_MOST_SPIN_NS = 5_000_000
+
+
+class CaptureError(RuntimeError):
+    """A device graph could not be captured on some rank; every rank raises it."""
+
+
+@dataclass
+class Trip:
+    """One arm's round-trip with its data, as steps without arguments.
+
+    Attributes:
+        steps_of: The round-trip.
+        tokens: Input, in the form that the boundary starts from.
+        y: Expert outputs, computed once: what combine is given in timed loops. Never zeros.
+        handle: Result of the last layout.
+        arrived: Result of the last dispatch.
+        out: Result of the last combine.
+    """
+
+    steps_of: RoundTrip
+    tokens: Tokens
+    y: Tensor
+    handle: object
+    arrived: Arrived
+    out: Tensor | None = None
+
+    def layout(self) -> None:
+        """Makes a new handle."""
+        self.handle = self.steps_of.layout()
+
+    def dispatch(self) -> None:
+        """Dispatches by the last handle."""
+        self.arrived = self.steps_of.dispatch(self.tokens, self.handle)
+
+    def combine(self) -> None:
+        """Combines by the last dispatch."""
+        self.out = self.steps_of.combine(self.y, self.arrived)
+
+    def steps(self, loop: Loop, *, fresh_layout: bool) -> list[Step]:
+        """The steps of a loop, one for each phase that is not the whole."""
+        alone: dict[Loop, Step] = {Loop.LAYOUT: self.layout, Loop.DISPATCH: self.dispatch, Loop.COMBINE: self.combine}
+        if loop is not Loop.ROUNDTRIP:
+            return [alone[loop]]
+        return [self.layout, self.dispatch, self.combine] if fresh_layout else [self.dispatch, self.combine]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The samples of one loop.
+
+    Attributes:
+        times_ns: [sample, phase], flat [ns].
+        num_samples: Samples.
+        began_at_ns: When the first timed iteration began, on the machine's monotonic clock.
+        ended_at_ns: When the last one had ended.
+    """
+
+    times_ns: array[int]
+    num_samples: int
+    began_at_ns: int
+    ended_at_ns: int
+
+
+def run_series(series: Series, phases: Sequence[Phase], steps: list[Step], machine: Machine, barrier: Barrier) -> Timed:
+    """Runs one timed loop, its warm-ups before it.
+
+    Args:
+        series: What to run.
+        phases: What its samples hold.
+        steps: The calls of one iteration.
+        machine: Device.
+        barrier: Barrier of all ranks.
+    """
+    if len(phases) == 1 and len(steps) > 1:
+        steps = [_together(steps)]
+    gc.collect()
+    with _without_collector():
+        if series.mode is Mode.CHAINED:
+            timed = _chained(series, steps, machine, barrier)
+        elif series.mode is Mode.HOST_START:
+            timed = _one_by_one(series, steps, machine, _host_start(machine, barrier))
+        else:
+            timed = _on_cuda(series, steps, machine, barrier)
+    return timed
+
+
+def timer_floor_ns(machine: Machine, barrier: Barrier) -> int:
+    """Median time between two stamps with nothing between them: a covariate of the host's speed."""
+    clock = machine.clock(2 * TIMER_FLOOR_ITERATIONS)
+    line_up = _host_start(machine, barrier)
+    for _ in range(TIMER_FLOOR_ITERATIONS):
+        line_up()
+        clock.stamp()
+        clock.stamp()
+    machine.settle()
+    times = sorted(clock.elapsed_ns(2 * i, 2 * i + 1) for i in range(TIMER_FLOOR_ITERATIONS))
+    return times[TIMER_FLOOR_ITERATIONS // 2]
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _together(steps: list[Step]) -> Step:
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+def _host_start(machine: Machine, barrier: Barrier) -> Step:
+    """Cold cache, idle device, all ranks together: what precedes an iteration that the host starts."""
+
+    def line_up() -> None:
+        machine.chill()
+        machine.settle()
+        barrier()
+
+    return line_up
+
+
+def _one_by_one(series: Series, steps: list[Step], machine: Machine, line_up: Step) -> Timed:
+    """Iterations that each start from a line-up, with a stamp before, between and after their steps."""
+    num_stamps = len(steps) + 1
+    _iterate(machine.clock(series.warmups * num_stamps), series.warmups, steps, line_up)
+    clock = machine.clock(series.iterations * num_stamps)
+    machine.settle()
+    began = time.monotonic_ns()
+    _iterate(clock, series.iterations, steps, line_up)
+    machine.settle()
+    ended = time.monotonic_ns()
+    times_ns = array("q")
+    for first in range(0, series.iterations * num_stamps, num_stamps):
+        times_ns.extend(clock.elapsed_ns(first + step, first + step + 1) for step in range(len(steps)))
+        if len(steps) > 1:
+            times_ns.append(clock.elapsed_ns(first, first + len(steps)))
+    return Timed(times_ns, series.iterations, began, ended)
+
+
+def _iterate(clock: Clock, num_iterations: int, steps: list[Step], line_up: Step) -> None:
+    stamp = clock.stamp
+    for _ in range(num_iterations):
+        line_up()
+        stamp()
+        for step in steps:
+            step()
+            stamp()
+
+
+def _chained(series: Series, steps: list[Step], machine: Machine, barrier: Barrier) -> Timed:
+    """Round-trips without a pause from first to last; a stamp after every `chain_length` of them."""
+    num_samples = series.iterations // series.chain_length
+    clock = machine.clock(num_samples + 1)
+    machine.settle()
+    barrier()
+    for _ in range(series.warmups):
+        for step in steps:
+            step()
+    began = time.monotonic_ns()
+    clock.stamp()
+    for _ in range(num_samples):
+        for _ in range(series.chain_length):
+            for step in steps:
+                step()
+        clock.stamp()
+    machine.settle()
+    ended = time.monotonic_ns()
+    times_ns = array("q", (clock.elapsed_ns(sample, sample + 1) for sample in range(num_samples)))
+    return Timed(times_ns, num_samples, began, ended)
+
+
+def _on_cuda(series: Series, steps: list[Step], machine: Machine, barrier: Barrier) -> Timed:
+    """The modes that need a device queue; the capability table admits them on CUDA only."""
+    from ep_worker.cuda import CudaMachine  # noqa: PLC0415 - a rank on CPUs never comes here
+
+    assert isinstance(machine, CudaMachine)
+    if series.mode is Mode.GRAPH:
+        return _one_by_one(series, [_captured(steps, machine)], machine, _host_start(machine, barrier))
+    assert series.mode is Mode.LAUNCH_HIDDEN
+    spin_ns = _spin_ns(steps, machine, barrier)
+    start = _host_start(machine, barrier)
+
+    def line_up() -> None:
+        start()
+        machine.spin(spin_ns)
+        machine.line_up()
+
+    return _one_by_one(series, steps, machine, line_up)
+
+
+def _captured(steps: list[Step], machine: CudaMachine) -> Step:
+    """Replay of a graph of the steps, on all ranks or on none."""
+    error: RuntimeError | None = None
+    replay: Step | None = None
+    try:
+        replay = machine.capture(_together(steps))
+    except RuntimeError as caught:
+        error = caught
+    if not agree(replay is not None, machine.device) or replay is None:
+        msg = f"the round-trip could not be captured: {error or 'a peer could not'}"
+        raise CaptureError(msg) from error
+    return replay
+
+
+def _spin_ns(steps: list[Step], machine: Machine, barrier: Barrier) -> int:
+    """How long the device must spin so that the host has launched one iteration meanwhile: twice what that takes here."""
+    launch_ns = []
+    for _ in range(5):
+        machine.settle()
+        barrier()
+        began = time.perf_counter_ns()
+        for step in steps:
+            step()
+        launch_ns.append(time.perf_counter_ns() - began)
+    machine.settle()
+    return min(max(2 * sorted(launch_ns)[2], _LEAST_SPIN_NS), _MOST_SPIN_NS)
