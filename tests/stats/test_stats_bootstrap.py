@@ -42,6 +42,9 @@ class TestMedianLaw:
         """Quantiles beyond the outermost weights are the extremes; 0 and 1 are refused."""
         law = median_bootstrap_law([10, 20, 30])
 
+        # Of 2 values the 4 resamples give the lower, the middle (twice) and the upper: a quarter lies at the lower.
+        assert median_bootstrap_law([10, 20]).quantile(0.25) == 10
+        assert median_bootstrap_law([10, 20]).weights == (0.25, 0.5, 0.25)
         assert (law.quantile(0.01), law.quantile(0.5), law.quantile(0.999999)) == (10, 20, 30)
         with pytest.raises(ValueError, match="probability is 1"):
             law.quantile(1)
@@ -74,6 +77,7 @@ class TestCoverageNote:
 
     def test_about_where_it_is_simulated(self) -> None:
         """Even n carries its simulated value, an even n that was not simulated the range."""
+        assert true_median_coverage(6) == (0.937, False)
         assert true_coverage_note(16) == "true coverage about 94.6%"
         assert true_coverage_note(22) == "true coverage about 93-95 %"
         assert true_coverage_note(1) == "true coverage 0.0%"

@@ -39,7 +39,13 @@ class TestOrderStatisticRanks:
         """A 95 % interval needs 6 values (1 - 2^-5 = .969), a 99 % interval 8 (1 - 2^-7 = .992; 7 give .984)."""
         assert (smallest_sample(0.95), smallest_sample(0.99)) == (6, 8)
         assert order_statistic_ranks(7, 0.99) is None
+        assert smallest_sample() == 6
         assert order_statistic_ranks(8, 0.99) == (1, 8, 1 - 2 / 256)
+
+    def test_a_level_asked_for_exactly_is_enough(self) -> None:
+        """1 - 2^-5 is the level of six and 1 - 2^-4 of five: asked for just that, they suffice."""
+        assert order_statistic_ranks(6, 1 - 2.0**-5) == (1, 6, 1 - 2.0**-5)
+        assert smallest_sample(1 - 2.0**-4) == 5
 
     @given(st.integers(6, 60), st.floats(0.5, 0.96))
     @settings(max_examples=60)

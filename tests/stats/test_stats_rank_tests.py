@@ -74,6 +74,22 @@ class TestFriedman:
         assert (exact.method, sampled.method) == (PMethod.EXACT, PMethod.PERMUTATION)
         assert abs(sampled.p - exact.p) < 3 * (exact.p * (1 - exact.p) / 9999) ** 0.5
 
+    @pytest.mark.parametrize(("n", "method"), [(7, PMethod.EXACT), (8, PMethod.PERMUTATION)])
+    def test_where_the_exact_law_ends(self, n: int, method: PMethod) -> None:
+        """Five arms: 29^4 states x 5! x 7 = .59e9 updates are made, 33^4 x 5! x 8 = 1.14e9 are not."""
+        assert friedman(np.random.default_rng(n).normal(size=(n, 5))).method is method
+
+    def test_ties_need_a_larger_table(self) -> None:
+        """With ties sums move in halves: 18 rounds of four arms have 109^3 x 4! x 18 = .56e9, 21 have 1.03e9."""
+        blocks = np.random.default_rng(1).integers(0, 3, (21, 4))
+
+        assert friedman(blocks[:18]).method is PMethod.EXACT
+        assert friedman(blocks).method is PMethod.PERMUTATION
+
+    def test_one_block(self) -> None:
+        """A single round ranks its arms somehow: p = 1."""
+        assert friedman([[1, 2, 3]]).p == pytest.approx(1.0)
+
     def test_no_variation(self) -> None:
         """Rows that are all ties say nothing."""
         assert friedman([[1, 1], [2, 2]]) == (0.0, 1.0, PMethod.EXACT)

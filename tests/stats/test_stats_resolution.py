@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from ep_campaign.stats.contrast import PairedTest
 from ep_campaign.stats.family import smallest_n
-from ep_campaign.stats.resolution import MAX_ROUNDS, power_of, resolvable_effect_percent, rounds_for_effect
+from ep_campaign.stats.resolution import (
+    MAX_ROUNDS,
+    _power,
+    _signed_rank_moments,
+    power_of,
+    resolvable_effect_percent,
+    rounds_for_effect,
+)
 from ep_campaign.stats.signed_rank import fair_sum_pmf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +56,30 @@ def test_all_rounds_must_agree() -> None:
 
     assert power_of(10, 10, 24, START_SD) == pytest.approx(one**10)
     assert power_of(10, 10, 24, START_SD) == pytest.approx(0.883, abs=5e-4)
+
+
+def test_moments_without_a_shift() -> None:
+    """Under the null the sum of positive ranks has mean n (n + 1)/4 and variance n (n + 1)(2 n + 1)/24."""
+    mean, variance = _signed_rank_moments(0.0, 12)
+
+    assert [mean, variance] == pytest.approx([39.0, 162.5])  # 12 x 13/4; 12 x 13 x 25/24
+    # .05/12 two-sided leaves W four below its maximum of 78: P(W >= 74) by the normal law with half a rank.
+    assert _power(0.0, 12, 0.05 / 12, PairedTest.SIGNED_RANK) == pytest.approx(
+        NormalDist().cdf((39 - 74 + 0.5) / math.sqrt(162.5))
+    )
+
+
+@pytest.mark.parametrize("shift", [0.4, 1.0])
+def test_moments_with_a_shift(shift: float) -> None:
+    """Mean and variance agree with 200,000 simulated sums (errors: about .05 % and 1 %)."""
+    d_SN = np.random.default_rng(3).normal(shift, 1, (200_000, 8))
+    ranks_SN = np.argsort(np.argsort(np.abs(d_SN), axis=1), axis=1) + 1
+    sums_S = (ranks_SN * (d_SN > 0)).sum(axis=1)
+
+    mean, variance = _signed_rank_moments(shift, 8)
+
+    assert mean == pytest.approx(sums_S.mean(), rel=0.003)
+    assert variance == pytest.approx(sums_S.var(), rel=0.02)
 
 
 def test_too_few_rounds_resolve_nothing() -> None:

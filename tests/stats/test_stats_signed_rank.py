@@ -48,6 +48,7 @@ class TestCriticalRank:
     def test_none_under_six(self) -> None:
         """1 - 2^-4 = 93.75 % is all that five differences can give."""
         assert [signed_rank_k(n) for n in range(1, 6)] == [None] * 5
+        assert signed_rank_k(5, 1 - 2.0**-4) == (1, 1 - 2.0**-4)  # asked for just that, five suffice
 
     @given(st.integers(6, 40))
     @settings(max_examples=30)

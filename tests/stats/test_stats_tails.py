@@ -54,6 +54,13 @@ def test_mlperf_totals() -> None:
     assert [early_stopping_total(t, 0.99) for t in (0, 1, 2)] == [459, 662, 838]
 
 
+def test_exact_ties_of_the_rules() -> None:
+    """A coin's median at confidence .5 is bounded by one iteration, exactly: .5 <= .5 counts."""
+    assert iterations_for_bound(0.5, 0.5) == 1
+    assert tail_bound_rank(1, 0.5, 0.5) == 1
+    assert early_stopping_total(0, 0.5, 0.5) == 1
+
+
 def test_refusals() -> None:
     """A quantile of 99 (percent) and a negative count are refused."""
     with pytest.raises(ValueError, match="quantile is 99"):

@@ -40,7 +40,8 @@ def doubled_midranks_by_row(values_NK: FloatArray) -> IntArray:
     one_NKK, other_NKK = values_NK[:, :, np.newaxis], values_NK[:, np.newaxis, :]
     below_NK = (one_NKK > other_NKK).sum(axis=2)
     equal_NK = (one_NKK == other_NKK).sum(axis=2)  # itself included
-    return (2 * below_NK + equal_NK + 1).astype(np.int64)
+    doubled_NK: IntArray = (2 * below_NK + equal_NK + 1).astype(np.int64)
+    return doubled_NK
 
 
 def tail_p(pmf: FloatArray, observed: int, alternative: Alternative) -> float:

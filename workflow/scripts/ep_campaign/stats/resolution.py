@@ -117,16 +117,22 @@ def _power(shift: float, n: int, level: float, test: PairedTest) -> float:
         return one**n
     if test is PairedTest.SIGN:
         return float(binom.cdf(slack, n, 1 - one))
-    two, three = _NORMAL.cdf(math.sqrt(2) * shift), _pair_of_sums_positive(shift)
+    mean, variance = _signed_rank_moments(shift, n)
+    threshold = n * (n + 1) / 2 - slack
+    return _NORMAL.cdf((mean - threshold + 0.5) / math.sqrt(variance)) if variance > 0 else 1.0
+
+
+def _signed_rank_moments(shift: float, n: int) -> tuple[float, float]:
+    """Exact mean and variance of the sum of positive ranks of n unit-normal differences about `shift`."""
+    one, two = _NORMAL.cdf(shift), _NORMAL.cdf(math.sqrt(2) * shift)  # a difference, a sum of two, is positive
+    three = _pair_of_sums_positive(shift)
     pairs = n * (n - 1) / 2
-    mean = n * one + pairs * two
     variance = (
         2 * pairs * (n - 2) * (three - two**2)
         + pairs * (2 * (one - two) ** 2 + 3 * two * (1 - two))
         + n * one * (1 - one)
     )
-    threshold = n * (n + 1) / 2 - slack
-    return _NORMAL.cdf((mean - threshold + 0.5) / math.sqrt(variance)) if variance > 0 else 1.0
+    return n * one + pairs * two, variance
 
 
 @lru_cache(maxsize=1024)
