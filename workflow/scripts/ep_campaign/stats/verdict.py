@@ -98,13 +98,7 @@ def decide(
         ValueError: A qualifier among `vetoes` that is not a veto found in the starts, or an adjusted p below the raw p.
     """
     rules = rules or Rules()
-    if not MEASURED_VETOES.issuperset(vetoes):
-        wrong = ", ".join(sorted(set(vetoes) - MEASURED_VETOES))
-        msg = f"vetoes hold {wrong}; expected only {', '.join(sorted(MEASURED_VETOES))}"
-        raise ValueError(msg)
-    if not comparison.p <= adjusted_p <= 1:
-        msg = f"adjusted p is {adjusted_p}; expected between the raw p {comparison.p} and 1"
-        raise ValueError(msg)
+    _check_evidence(comparison, adjusted_p, vetoes)
     if comparison.n < smallest_n(family_size, rules.alpha):
         return Decision(Verdict.TOO_FEW_STARTS)
     fired = set(vetoes)
@@ -125,6 +119,16 @@ def mark_late(with_late: Decision, without_late: Decision) -> Decision:
     if with_late.verdict is without_late.verdict:
         return with_late
     return replace(with_late, qualifiers=(*with_late.qualifiers, Qualifier.LATE_STARTS))
+
+
+def _check_evidence(comparison: PairedComparison, adjusted_p: float, vetoes: Collection[Qualifier]) -> None:
+    if not MEASURED_VETOES.issuperset(vetoes):
+        wrong = ", ".join(sorted(set(vetoes) - MEASURED_VETOES))
+        msg = f"vetoes hold {wrong}; expected only {', '.join(sorted(MEASURED_VETOES))}"
+        raise ValueError(msg)
+    if not comparison.p <= adjusted_p <= 1:
+        msg = f"adjusted p is {adjusted_p}; expected between the raw p {comparison.p} and 1"
+        raise ValueError(msg)
 
 
 def _equivalent(comparison: PairedComparison, rules: Rules) -> bool:
