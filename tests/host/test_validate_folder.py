@@ -80,6 +80,8 @@ FIELDS: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
     ("records.0.latency.median_ns", lambda value: value["records"][0]["latency"].update(median_ns=-1.0)),
     ("records.0.samples.shape.0", lambda value: value["records"][0]["samples"]["shape"].__setitem__(0, 0)),
     ("workload.uniform.route_sha256", lambda value: value["workload"]["uniform"].update(route_sha256="abc")),
+    ("workload.uniform.counts", lambda value: value["workload"]["uniform"]["counts"]["num_rows"][0].append(1)),
+    ("provenance", lambda value: value["provenance"].update(kernel={"by_rank": 5})),
     ("(top level)", lambda value: value.update(records=[])),
     ("(top level)", lambda value: value.update(teardown=None, provenance=None)),
 ]

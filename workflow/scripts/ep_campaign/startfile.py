@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ep_campaign.jsonfile import as_model, read_object
 from ep_worker.contract.accounting import RouteCounts
@@ -119,6 +119,16 @@ class Counts(_Closed):
     num_domain_rows: Matrix
     domain_size: Ordinal
 
+    @model_validator(mode="after")
+    def _square(self) -> Counts:
+        num_ranks = len(self.num_rows)
+        wanted = [(self.num_selections, num_ranks), (self.num_rows, num_ranks)]
+        wanted.append((self.num_domain_rows, num_ranks // self.domain_size))
+        if not all(len(matrix) == num_ranks and all(len(row) == width for row in matrix) for matrix, width in wanted):
+            msg = "matrices are not [ranks][ranks], [ranks][ranks] and [ranks][domains]"
+            raise ValueError(msg)
+        return self
+
     def as_route_counts(self) -> RouteCounts:
         """The contract's form."""
         return RouteCounts(self.num_selections, self.num_rows, self.num_domain_rows, self.domain_size)
@@ -194,6 +204,16 @@ class StartFile(_Closed):
     def unrun(self) -> bool:
         """Whether it was closed before it began anything."""
         return not self.records
+
+    @field_validator("provenance")
+    @classmethod
+    def _agreed_or_by_rank(cls, value: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
+        for name, entry in (value or {}).items():
+            by_rank = entry.get("by_rank")
+            if not (set(entry) == {"value"} or (set(entry) == {"by_rank"} and isinstance(by_rank, list) and by_rank)):
+                msg = f"field {name!r} is neither {{'value': ...}} nor {{'by_rank': [...]}}"
+                raise ValueError(msg)
+        return value
 
     @model_validator(mode="after")
     def _whole(self) -> StartFile:

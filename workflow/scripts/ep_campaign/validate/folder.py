@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ep_campaign.errors import CampaignError
+from ep_campaign.errors import CampaignError, refuse
 from ep_campaign.identity import accepted_workers
 from ep_campaign.jsonfile import read_object
 from ep_campaign.plan import read_plan
@@ -27,12 +27,30 @@ _ATTEMPT = re.compile(r"attempt-(\d+)")
 _RESUME = "run the campaign again: the same command measures what is missing"
 
 
+def open_plan(results: Results) -> Plan:
+    """The plan of a results folder, once it is known to describe its starts.
+
+    Raises:
+        CampaignError: It is missing, no plan of this version, altered, or not whole.
+    """
+    file = results.plan.name
+    if not isinstance(read_object(results.plan, file).get("digest"), str):
+        raise refuse("bad_plan", "has no digest; expected the file that plan wrote", file)
+    plan = read_plan(results.plan)
+    try:
+        for start in plan.starts:
+            plan.spec(start)
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        message = f"does not describe its starts ({type(error).__name__}: {error}); expected the file that plan wrote"
+        raise refuse("bad_plan", message, file) from None
+    return plan
+
+
 def check_plan(plan: Plan, results: Results) -> Iterator[Violation]:
     """`plan.json` is whole, of this version, unaltered, and the plan that is validated."""
     file = results.plan.name
     try:
-        read_object(results.plan, file)
-        found = read_plan(results.plan)
+        found = open_plan(results)
     except CampaignError as error:
         yield from unreadable(error, file)
         return

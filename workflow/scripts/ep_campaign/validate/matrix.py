@@ -86,6 +86,9 @@ def check_statuses(attempt: Attempt) -> Iterator[Violation]:
     for record in attempt.record.records:
         for problem in problems(record.model_dump(mode="json")):
             yield refusal("bad_record", attempt.file, _name(record.key), problem, "fields that its status allows")
+        if record.status is Status.OK and record.resolved is None:
+            problem = "status ok without what the backend resolved"
+            yield refusal("bad_record", attempt.file, _name(record.key), problem, "fields that its status allows")
         if record.status is Status.UNSUPPORTED and record.key in supported:
             expected = "a status of something that was tried: the capability table does not reject it"
             yield refusal("unplanned_rejection", attempt.file, _name(record.key), "unsupported", expected)

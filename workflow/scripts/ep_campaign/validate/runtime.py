@@ -52,6 +52,12 @@ def variables(provenance: dict[str, dict[str, Any]]) -> dict[str, tuple[str, ...
 
 def check_provenance(attempt: Attempt) -> Iterator[Violation]:
     """Every provenance field was observed, or may be absent on this platform and says why."""
+    floors = values(attempt.record.provenance or {}, "timer_floor_ns")
+    if not all(re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", floor) for floor in floors):
+        expected = "nanoseconds, not below 0, on every rank"
+        yield refusal(
+            "provenance_incomplete", attempt.file, "provenance.timer_floor_ns", " and ".join(floors), expected
+        )
     for problem in provenance_problems(attempt.record.provenance or {}, attempt.spec.device):
         matched = re.search(r"field '(\w+)'", problem)
         field = f"provenance.{matched[1]}" if matched else "provenance"
