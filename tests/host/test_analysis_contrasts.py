@@ -306,3 +306,16 @@ def test_swapping_the_reference_inverts_the_ratio(tmp_path: Path) -> None:
     assert theirs.ratio == pytest.approx(1 / mine.ratio)
     assert mine.p == theirs.p
     assert (str(mine.ruling), str(theirs.ruling)) == ("slower", "faster")
+
+
+def test_an_arm_of_the_round_that_is_not_in_the_cell_leaves_no_gap(tmp_path: Path) -> None:
+    """One of three arms cannot take empty ranks: there the order of the other two is tested on two places."""
+    arms = [{"name": arm, "backend": arm} for arm in ("torch-a2a", SLOW)] + [{"name": "v2", "backend": "deepep-v2"}]
+    routes = [{"name": "uniform", "kind": "uniform"}, {"name": "ragged", "kind": "ragged", "empty_ranks": 1}]
+    plan = judged_plan(tmp_path, device="cuda", arms=arms, routes=routes, dtypes=["bf16"])
+    summary = summary_of(plan, Model(arm_factor={SLOW: 1.1}, **QUIET))
+
+    orders = {item.cell: item.order for item in summary.diagnostics}
+    places = {cell: len(order.mean_ranks) for cell, order in orders.items() if order is not None}
+    assert places == {"ep2/decode/uniform/bf16": 3, "ep2/decode/ragged/bf16": 2}
+    assert {str(contrast.ruling) for contrast in summary.family if contrast.arm == SLOW} == {"slower"}
