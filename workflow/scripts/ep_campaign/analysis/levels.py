@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,7 @@ def _inside_starts(found: dict[int, Record], loop: Loop) -> dict[str, Any]:
         "slowest_rank": min(slowest, key=lambda rank: (-slowest[rank], rank)) if slowest else None,
         "slowest_rank_share": _median(record.slowest_rank_share for record in records),
         "timer_floor_us": _median_us(record.timer_floor_ns for record in records),
+        "resolved": _resolved(records),
         "max_token_error": max(
             (
                 error
@@ -142,6 +144,11 @@ def _median_us(values: Iterable[float | None]) -> float | None:
 def _tail_us(values: Sequence[float | None]) -> float | None:
     """A percentile of starts only where every start has it."""
     return None if None in values else _median_us(values)
+
+
+def _resolved(records: Sequence[Record]) -> tuple[dict[str, Any], ...]:
+    """Distinct answers; aggregation writes equal ones alike."""
+    return tuple(json.loads(text) for text in dict.fromkeys(record.resolved for record in records) if text is not None)
 
 
 def _bandwidths(records: Sequence[Record], whole: bool) -> dict[str, float]:

@@ -42,21 +42,26 @@ class Record:
     max_token_error_before: float | None = None
     max_token_error_after: float | None = None
     tolerance: float | None = None
+    resolved: str | None = None
     timer_floor_ns: float | None = None
     per_selection_all_bytes: int | None = None
     per_selection_remote_bytes: int | None = None
+    per_selection_logical_gb_per_s_per_rank: float | None = None
     rank_deduplicated_all_bytes: int | None = None
     rank_deduplicated_remote_bytes: int | None = None
+    rank_deduplicated_logical_gb_per_s_per_rank: float | None = None
     domain_deduplicated_all_bytes: int | None = None
     domain_deduplicated_remote_bytes: int | None = None
+    domain_deduplicated_logical_gb_per_s_per_rank: float | None = None
 
     def payload_bytes(self, convention: str) -> tuple[int | None, int | None]:
         """Bytes of one round-trip in a convention, with what stays local and without."""
         return getattr(self, f"{convention}_all_bytes"), getattr(self, f"{convention}_remote_bytes")
 
     def logical_gb_per_s_per_rank(self, convention: str) -> float | None:
-        """Bytes of an average rank over the round-trip, in a convention."""
-        return getattr(self, f"{convention}_logical_gb_per_s_per_rank", None)
+        """Bytes of an average rank over the median round-trip, in a convention [GB/s]."""
+        value: float | None = getattr(self, f"{convention}_logical_gb_per_s_per_rank")
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +83,8 @@ class Attempt:
     infrastructure: bool
     teardown: str | None
     seconds: float | None
+    image: str | None = None
+    worker_digest: str | None = None
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+    provenance: str | None = None

@@ -11,6 +11,7 @@ from ep_campaign.analysis.diagnostics import make_diagnostics
 from ep_campaign.analysis.head import make_head
 from ep_campaign.analysis.levels import make_ep_axes, make_levels, unsupported_rows
 from ep_campaign.analysis.matrix import build_matrix
+from ep_campaign.analysis.observed import make_observed
 from ep_campaign.summary import Summary
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def summarise(
         unsupported=unsupported_rows(plan),
         diagnostics=make_diagnostics(matrix),
         ep_axes=make_ep_axes(levels),
+        observed=make_observed(plan, attempts),
         launches=make_launches(plan, attempts),
         custody=make_custody(attempts),
         durations=durations,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from ep_campaign.summary.base import CLOSED
 from ep_worker.contract.terms import Status
@@ -68,6 +68,32 @@ class Custody(BaseModel):
     num_retried_starts: int
     num_late_starts: int
     teardowns: dict[str, int]
+
+
+class Observed(BaseModel):
+    """What the starts of one arm at one EP size that count as `ok` saw of themselves: the runtime, observed and not echoed.
+
+    Attributes:
+        ep_size: Ranks.
+        arm: Arm.
+        num_starts: Starts that were asked.
+        images: Container images by digest; empty for local processes.
+        worker_digests: SHA-256 of the worker's sources.
+        git_commits: Commits of the controller's checkout, `+dirty` where files differed; empty outside of git.
+        same: Provenance fields on which every rank of every start agrees, with their value.
+        varying: The other fields, whose values stand in each start's record.
+    """
+
+    model_config = CLOSED
+
+    ep_size: int
+    arm: str
+    num_starts: int
+    images: tuple[str, ...]
+    worker_digests: tuple[str, ...]
+    git_commits: tuple[str, ...]
+    same: dict[str, JsonValue]
+    varying: tuple[str, ...]
 
 
 class Duration(BaseModel):

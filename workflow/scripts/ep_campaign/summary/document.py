@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ep_campaign.jsonfile import as_model, read_object
 from ep_campaign.summary.contrast import Contrast, Diagnostics, Role
-from ep_campaign.summary.custody import Advice, Budget, Cost, Custody, Duration, Launches
+from ep_campaign.summary.custody import Advice, Budget, Cost, Custody, Duration, Launches, Observed
 from ep_campaign.summary.head import Head
 from ep_campaign.summary.level import EpAxis, Level, Unsupported
 from ep_worker.contract.canonical import pretty_json, write_atomically
@@ -32,6 +32,7 @@ class Summary(BaseModel):
         unsupported: What arms are known not to do.
         diagnostics: Of each cell at the primary boundary and mode.
         ep_axes: Arms over EP sizes.
+        observed: Runtime by EP size and arm; without arms that have no `ok` start there.
         launches: Of each arm.
         custody: Counts over all attempts.
         durations: By EP size and arm.
@@ -49,6 +50,7 @@ class Summary(BaseModel):
     unsupported: tuple[Unsupported, ...]
     diagnostics: tuple[Diagnostics, ...]
     ep_axes: tuple[EpAxis, ...]
+    observed: tuple[Observed, ...]
     launches: tuple[Launches, ...]
     custody: Custody
     durations: tuple[Duration, ...]

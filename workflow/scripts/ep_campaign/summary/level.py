@@ -6,7 +6,7 @@ rates per second; bandwidths in GB/s (1e9 bytes).
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from ep_campaign.stats.printable import Printable
 from ep_campaign.summary.base import CLOSED, Interval
@@ -108,6 +108,8 @@ class Level(BaseModel):
         slowest_rank: The rank that is most often slowest in most starts.
         slowest_rank_share: Median over starts of the share of iterations in which the start's own slowest rank is it.
         timer_floor_us: Median over starts of an empty timed region.
+        resolved: What the backend made of its knobs (`num_sms`, `buffer_bytes`, ...): each distinct answer of its starts,
+            in the order of rounds; usually one.
         max_token_error: Largest per-token error that an oracle saw, before or after timing.
         tolerance: What the oracle allows.
         printable: What may be shown at this number of starts.
@@ -159,6 +161,7 @@ class Level(BaseModel):
     slowest_rank: int | None
     slowest_rank_share: float | None
     timer_floor_us: float | None
+    resolved: tuple[dict[str, JsonValue], ...]
     max_token_error: float | None
     tolerance: float | None
     printable: Printable
