@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from ep_campaign.stats.bootstrap import ideal_bootstrap_interval, true_median_coverage
 from ep_campaign.stats.diagnostics import DRIFT_RHO, VETO_P, drift, order_effect, unstable_starts
 from ep_campaign.stats.judge import CellRounds, judge

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from ep_campaign.stats.contrast import compare, log_ratios
 from ep_campaign.stats.family import holm
 from ep_campaign.stats.judge import CellRounds, judge

@@ -6,12 +6,12 @@ import json
 from collections import Counter
 
 import pytest
-from ep_campaign.errors import CampaignError
-from ep_campaign.plan import min_rounds, read_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import ARMS, make_plan, profile
 
+from ep_campaign.errors import CampaignError
+from ep_campaign.plan import read_plan
 from ep_worker.contract.series import phases
 from ep_worker.contract.spec import StartSpec
 from ep_worker.contract.terms import Boundary, Loop, Mode
@@ -155,12 +155,6 @@ def test_a_matrix_that_nothing_can_run_is_refused(tmp_path):
         make_plan(tmp_path, arms=arms, reference="a")
 
     assert ("empty_matrix",) == caught.value.codes
-
-
-@pytest.mark.parametrize(("contrasts", "rounds"), [(1, 6), (8, 9), (12, 9), (16, 10), (24, 10), (48, 11), (72, 12)])
-def test_rounds_that_a_family_needs(contrasts, rounds):
-    """1 + ceil(log2(m / .05)): 8 contrasts need 1 + ceil(7.32) = 9 rounds."""
-    assert rounds == min_rounds(contrasts, 0.05)
 
 
 def test_family_holds_scored_cells_that_the_filters_keep(tmp_path):

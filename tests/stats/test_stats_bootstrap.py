@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from ep_campaign.stats.bootstrap import (
     ideal_bootstrap_interval,
     median_bootstrap_law,

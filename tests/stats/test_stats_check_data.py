@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from ep_campaign.stats.bootstrap import median_bootstrap_law
 from ep_campaign.stats.contrast import compare, log_ratios
 from ep_campaign.stats.family import holm, smallest_n

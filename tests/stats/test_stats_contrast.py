@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from ep_campaign.stats.contrast import PairedTest, compare, log_ratios
-from ep_campaign.stats.sign import best_paired_p, sign_p
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ep_campaign.stats.contrast import compare, log_ratios
+from ep_campaign.stats.paired_test import PairedTest
+from ep_campaign.stats.sign import best_paired_p, sign_p
 
 
 class TestSignP:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ep_campaign.stats.contrast import PairedTest, compare
+
+from ep_campaign.stats.contrast import compare
 from ep_campaign.stats.diagnostics import depends_on_test, drift, order_effect, unstable_starts
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.ranks import PMethod
 
 ORDERS = np.array(list(itertools.permutations(range(3))))

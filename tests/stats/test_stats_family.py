@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from ep_campaign.stats.family import holm, largest_family, smallest_n
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ep_campaign.stats.family import holm, largest_family, smallest_n
 
 PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 

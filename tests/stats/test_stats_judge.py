@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from ep_campaign.stats.contrast import PairedTest
+
 from ep_campaign.stats.judge import CellRounds, diagnose, judge
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.verdict import Qualifier, Rules, Verdict
 
 ARMS = ("a", "b", "c")

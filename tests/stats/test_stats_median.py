@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from ep_campaign.stats.arrays import as_positive_sample
-from ep_campaign.stats.median import cv, median_interval, order_statistic_ranks, smallest_sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ep_campaign.stats.arrays import as_positive_sample
+from ep_campaign.stats.median import cv, median_interval, order_statistic_ranks, smallest_sample
 
 
 class TestOrderStatisticRanks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ep_campaign.stats.printable import printable
 
 SHOWS = ("values", "summary", "intervals", "verdicts", "bootstrap")

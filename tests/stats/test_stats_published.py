@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from ep_campaign.errors import CampaignError
 from ep_campaign.published import (
     SideBySide,

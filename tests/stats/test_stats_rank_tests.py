@@ -6,14 +6,15 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
 from ep_campaign.stats import friedman as friedman_module
 from ep_campaign.stats.friedman import friedman
 from ep_campaign.stats.mann_whitney import mann_whitney
 from ep_campaign.stats.ranks import Alternative, PMethod, doubled_midranks
 from ep_campaign.stats.spearman import EXACT_MAX_N, spearman
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats as scipy_stats
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))

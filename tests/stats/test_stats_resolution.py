@@ -7,8 +7,11 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from ep_campaign.stats.contrast import PairedTest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from ep_campaign.stats.family import smallest_n
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.resolution import (
     MAX_ROUNDS,
     _power,
@@ -18,8 +21,6 @@ from ep_campaign.stats.resolution import (
     rounds_for_effect,
 )
 from ep_campaign.stats.signed_rank import fair_sum_pmf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 START_SD = 0.03
 NUM_SETS = 8000

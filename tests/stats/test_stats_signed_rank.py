@@ -6,6 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
 from ep_campaign.stats.ranks import Alternative, doubled_midranks
 from ep_campaign.stats.signed_rank import (
     fair_sum_pmf,
@@ -15,9 +19,6 @@ from ep_campaign.stats.signed_rank import (
     signed_rank_test,
     walsh_averages,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats as scipy_stats
 
 # R's ?wilcox.test example: depression scores of nine patients, before and after.
 R_FIRST = np.array([1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30])

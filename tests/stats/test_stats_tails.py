@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from ep_campaign.stats.tails import early_stopping_total, iterations_for_bound, printable_quantiles, tail_bound_rank
 
 

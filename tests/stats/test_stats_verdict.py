@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from ep_campaign.stats.contrast import PairedComparison, PairedTest
 from ep_campaign.stats.verdict import Decision, Qualifier, Rules, Verdict, decide, mark_late
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from ep_campaign.stats.within_start import within_start
 
 

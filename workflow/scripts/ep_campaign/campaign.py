@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ep_campaign.stats.paired_test import PairedTest
 from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
 from ep_worker.contract.workload import RouteKind
 
@@ -36,13 +37,6 @@ class Order(StrEnum):
 
     WILLIAMS = "williams"
     PUBLISHED = "published"
-
-
-class Test(StrEnum):
-    """The paired test that carries the verdicts."""
-
-    SIGNED_RANK = "signed_rank"
-    SIGN = "sign"
 
 
 class Arm(Section):
@@ -179,7 +173,7 @@ class FamilyModel(Section):
     practical_threshold: float = Field(
         default=0.02, ge=0, lt=1, description="Smallest relative difference that matters (0.02 is 2 %)."
     )
-    test: Test = Field(default=Test.SIGNED_RANK, description="Exact paired test over rounds.")
+    test: PairedTest = Field(default=PairedTest.SIGNED_RANK, description="Exact paired test over rounds.")
     assumed_start_cv: float = Field(
         default=0.03,
         gt=0,

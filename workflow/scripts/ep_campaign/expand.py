@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ep_campaign import order
 from ep_campaign.errors import CampaignError, Refusal
 from ep_campaign.load import load_campaign
-from ep_campaign.plan import PLAN_SCHEMA, Plan, min_rounds
+from ep_campaign.plan import PLAN_SCHEMA, Plan
 from ep_campaign.routes import resolve_route
+from ep_campaign.stats.family import smallest_n
 from ep_worker.contract.capabilities import CAPABILITIES, Capability, api_modes, reject_mode, reject_shape
 from ep_worker.contract.spec import route_json
 from ep_worker.contract.workload import RouteKind
@@ -68,7 +69,7 @@ def expand(campaign: Campaign, folder: Path) -> Plan:
                 "practical_threshold": family.practical_threshold,
                 "test": family.test.value,
                 "assumed_start_cv": family.assumed_start_cv,
-                "min_rounds": min_rounds(len(contrasts), family.alpha) if contrasts else None,
+                "min_rounds": smallest_n(len(contrasts), family.alpha) if contrasts else None,
                 "contrasts": contrasts,
             },
             "limits": campaign.limits.model_dump(mode="json"),
@@ -268,7 +269,7 @@ def _matrix_refusals(campaign: Campaign, starts: list[dict[str, Any]]) -> list[R
 def _family_refusals(campaign: Campaign, contrasts: list[dict[str, str]]) -> list[Refusal]:
     if not contrasts:
         return []
-    needed = min_rounds(len(contrasts), campaign.family.alpha)
+    needed = smallest_n(len(contrasts), campaign.family.alpha)
     per_size = Counter(contrast["cell"].split("/")[0] for contrast in contrasts)
     return [
         Refusal(

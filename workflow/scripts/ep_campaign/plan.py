@@ -6,7 +6,6 @@ Standard library and contract only: the job that runs a start imports this modul
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -166,11 +165,6 @@ class Plan:
     def text(self) -> str:
         """The text of `plan.json`."""
         return pretty_json({**self.document, "digest": self.digest})
-
-
-def min_rounds(num_contrasts: int, alpha: float) -> int:
-    """Fewest rounds whose best possible p, 2^(1-n), survives Holm's first step alpha / m."""
-    return 1 + math.ceil(math.log2(num_contrasts / alpha))
 
 
 def read_plan(path: Path) -> Plan:

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.stats.contrast import PairedTest
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.resolution import POWER, resolvable_effect_percent, rounds_for_effect
 from ep_campaign.text import table
 

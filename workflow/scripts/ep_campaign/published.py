@@ -14,8 +14,8 @@ import numpy as np
 
 from ep_campaign.published_schema import THROUGHPUT_METRIC, comparison_key
 from ep_campaign.stats.bootstrap import true_coverage_note
-from ep_campaign.stats.contrast import PairedTest
 from ep_campaign.stats.judge import CellRounds, Judgement, judge
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.published_compat import (
     BASELINES,
     CANDIDATE,

@@ -9,8 +9,9 @@ import numpy as np
 
 from ep_campaign.analysis.grids import make_grid
 from ep_campaign.analysis.matrix import cell_parts
-from ep_campaign.stats.contrast import PairedComparison, PairedTest, compare, log_ratios
+from ep_campaign.stats.contrast import PairedComparison, compare, log_ratios
 from ep_campaign.stats.judge import judge
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.printable import Printable, printable
 from ep_campaign.stats.resolution import resolvable_effect_percent
 from ep_campaign.stats.verdict import Decision, Rules, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.stats.contrast import PairedTest
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.summary import Arm, Cell, EpSize, Family, Head, LateStart, Note, Payload, Profile, State
 from ep_worker.contract.accounting import CONVENTIONS
 from ep_worker.contract.terms import ApiMode, Dtype

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ep_campaign.stats.arrays import as_positive_sample, as_sample
 from ep_campaign.stats.median import median_interval, smallest_sample
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.sign import best_paired_p, sign_p
 from ep_campaign.stats.signed_rank import hodges_lehmann, signed_rank_interval, signed_rank_test
 
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ep_campaign.stats.arrays import FloatArray
-
-
-class PairedTest(StrEnum):
-    """The paired test that a plan declares; the other one is printed beside it."""
-
-    SIGNED_RANK = "signed_rank"
-    SIGN = "sign"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ep_campaign.stats.contrast import PairedComparison, PairedTest, compare, log_ratios
+from ep_campaign.stats.contrast import PairedComparison, compare, log_ratios
 from ep_campaign.stats.diagnostics import Drift, OrderEffect, UnstableStarts, drift, order_effect, unstable_starts
 from ep_campaign.stats.family import holm
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.verdict import Decision, Qualifier, Rules, Verdict, decide, mark_late
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.stats import binom
 
 from ep_campaign.stats.arrays import check_probability
-from ep_campaign.stats.contrast import PairedTest
 from ep_campaign.stats.family import ALPHA, smallest_n
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.signed_rank import fair_sum_pmf
 
 POWER = 0.8

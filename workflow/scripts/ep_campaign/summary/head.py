@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel
 
-from ep_campaign.stats.contrast import PairedTest
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.summary.base import CLOSED, Note
 from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
 
