@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ep_campaign.stats.contrast import PairedComparison, PairedTest
+from ep_campaign.stats.contrast import PairedComparison
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.verdict import Decision, Qualifier, Rules, Verdict, decide, mark_late
 
 CLEAR = PairedComparison(

@@ -49,7 +49,7 @@ def _head(plan: Plan) -> str:
 
 
 def _arms(plan: Plan) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, arm in plan.document["arms"].items():
         modes = sorted(set(arm["api_modes"].values()))
         knobs = ", ".join(f"{key}={value}" for key, value in sorted(arm["knobs"].items())) or "-"
@@ -78,12 +78,14 @@ def _profiles(plan: Plan) -> list[tuple[str, ...]]:
 
 def _cells(plan: Plan) -> list[tuple[str, ...]]:
     starts = Counter((start.ep_size, start.profile) for start in plan.starts)
-    family = Counter(tuple(c["cell"].split("/")[:2]) for c in plan.contrasts)
-    rows = []
+    family = Counter(c["cell"].rsplit("/", 2)[0] for c in plan.contrasts)
+    rows: list[tuple[str, ...]] = []
     for (ep_size, profile), group in groupby(
         plan.document["cells"], key=lambda cell: (cell["ep_size"], cell["profile"])
     ):
         cells = list(group)
+        num_judged = family[f"ep{ep_size}/{profile}"]
+        judged = f"{num_judged} contrasts" if num_judged else "described only"
         rows.append(
             (
                 str(ep_size),
@@ -93,9 +95,7 @@ def _cells(plan: Plan) -> list[tuple[str, ...]]:
                 str(len(cells)),
                 str(plan.num_rounds[ep_size]),
                 str(starts[(ep_size, profile)]),
-                f"{family[(f'ep{ep_size}', profile)]} contrasts"
-                if family[(f"ep{ep_size}", profile)]
-                else "described only",
+                judged,
             )
         )
     return rows
@@ -117,13 +117,10 @@ def expected_seconds(plan: Plan) -> float:
 
 def node_hours(plan: Plan) -> float:
     """Node-hours of all starts: each occupies the pods of its EP size."""
-    return (
-        sum(
-            plan.document["profiles"][start.profile]["expected_start_s"] * plan.ep_entry(start.ep_size)["num_pods"]
-            for start in plan.starts
-        )
-        / 3600
-    )
+    profiles, seconds = plan.document["profiles"], 0.0
+    for start in plan.starts:
+        seconds += profiles[start.profile]["expected_start_s"] * plan.ep_entry(start.ep_size)["num_pods"]
+    return seconds / 3600
 
 
 def _duration(plan: Plan) -> str:
