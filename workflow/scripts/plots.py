@@ -1,0 +1,16 @@
+"""Draws the figures of an analysed results folder."""
+
+from ep_campaign.command import parser, results_of, run
+from ep_campaign.figures.draw import draw_figures
+from ep_campaign.summary import read_summary
+from ep_campaign.validate.folder import open_plan
+
+
+def main() -> None:
+    """Draws the figures of `--results`."""
+    results = results_of(parser(__doc__ or "").parse_args())
+    for path in draw_figures(open_plan(results), read_summary(results.statistics), results.figures):
+        print(path)
+
+
+run(main)
