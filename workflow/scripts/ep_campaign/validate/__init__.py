@@ -42,7 +42,9 @@ def validate(plan: Plan, results: Results) -> Validation:
     facts: list[Fact] = []
     for start in plan.starts:
         outcomes = folder.read_outcomes(results, start, found)
-        for attempt in folder.read_attempts(plan, results, start, outcomes, found):
+        for attempt, row in folder.read_attempts(plan, results, start, outcomes, found):
+            found.extend(folder.check_row(attempt, row))
+            found.extend(folder.check_files(attempt))
             found.extend(_check_attempt(attempt, accepted, workloads, together))
             facts.append(fact(attempt))
     found.extend(workloads.recompute(results.root))

@@ -145,8 +145,8 @@ def _check_outcome(outcome: Outcome, file: str, start: Start, first: int, seen: 
 
 def read_attempts(
     plan: Plan, results: Results, start: Start, outcomes: list[Outcome], found: list[Violation]
-) -> Iterator[Attempt]:
-    """Every attempt that an outcome names and that left a record; what cannot be read, or was altered, goes to `found`."""
+) -> Iterator[tuple[Attempt, OutcomeRow]]:
+    """Every attempt that an outcome names and that left a record, with its row there; what cannot be read goes to `found`."""
     rows = [(row, outcome is outcomes[0]) for outcome in outcomes for row in outcome.attempts]
     mentioned = {row.attempt for row, _ in rows}
     for number in sorted(set(results.attempts(start.id)) - mentioned):
@@ -166,12 +166,11 @@ def read_attempts(
             found.extend(unreadable(error, file))
             continue
         attempt = Attempt(plan, start, spec, folder, file, record, index == len(rows) - 1, first_job)
-        found.extend(_check_row(attempt, row))
-        found.extend(check_files(attempt))
-        yield attempt
+        yield attempt, row
 
 
-def _check_row(attempt: Attempt, row: OutcomeRow) -> Iterator[Violation]:
+def check_row(attempt: Attempt, row: OutcomeRow) -> Iterator[Violation]:
+    """The record is the one that its outcome accounts for."""
     digest = sha256_file(attempt.folder / "start.json")
     if digest != row.sha256:
         yield refusal("altered_file", attempt.file, "", f"SHA-256 {digest}", f"{row.sha256}, as its outcome says")
