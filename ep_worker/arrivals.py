@@ -180,6 +180,9 @@ def _groups_finding(spec: StartSpec, problem: Problem, groups: Groups, expected:
         wrong = int((found != count_L).nonzero()[0, 0])
         text = f"local expert {wrong} has {int(found[wrong])} rows, the route says {int(count_L[wrong])}"
         return Finding(Reason.WRONG_EXPERTS, text)
+    num_rows = groups.payload_GH.shape[0]
+    if num_rows != int(count_L.sum()):
+        return Finding(Reason.WRONG_EXPERTS, f"groups hold {num_rows} rows, the route says {int(count_L.sum())}")
     num_tokens = expected.local_AK.shape[0]
     token_G = _tokens(groups.payload_GH)
     expert_G = experts_of_groups(groups.end_L, token_G.shape[0])

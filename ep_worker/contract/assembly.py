@@ -185,11 +185,15 @@ def _measure_record(
         return 0
     first = done[0]
     num_samples, num_phases = first["num_samples"], len(first["phases"])
-    times_ns: array[int] = interleave(
-        [read_samples(files.folder, rank, e["offset"], num_samples * num_phases) for rank, e in enumerate(done)],
-        num_samples,
-        num_phases,
-    )
+    try:
+        by_rank = [
+            read_samples(files.folder, rank, e["offset"], num_samples * num_phases) for rank, e in enumerate(done)
+        ]
+    except (ValueError, FileNotFoundError) as error:
+        lost = {"status": Status.CRASHED.value, "reason_code": "incomplete_files", "reason": f"samples are lost: {error}"}
+        record.update(lost)
+        return 0
+    times_ns: array[int] = interleave(by_rank, num_samples, num_phases)
     data = times_ns.tobytes()
     zipped.write(data)
     record["samples"] = {

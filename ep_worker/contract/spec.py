@@ -205,4 +205,8 @@ def read_spec(path: str | os.PathLike[str]) -> StartSpec:
     Raises:
         ValueError: It is not JSON, or not a spec of this version.
     """
-    return StartSpec.from_json(json.loads(Path(path).read_text()))
+    value = json.loads(Path(path).read_text())
+    if not isinstance(value, dict):
+        msg = f"spec holds a {type(value).__name__}, expected a JSON object"
+        raise ValueError(msg)  # noqa: TRY004 - what is wrong is a file, not a caller's argument
+    return StartSpec.from_json(value)
