@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from ep_campaign.tables import Table
+    from ep_campaign.table import Table
 
 HELD_BYTES = 16 << 20
 """Rows in memory at which a row group is written."""
@@ -31,9 +31,13 @@ class ParquetFile:
         # Times hardly repeat: a dictionary of them costs more than it saves. Text and small numbers repeat a lot.
         times = (pa.int64(), pa.float64())
         repeated = [field.name for field in table.schema if field.type not in times]
-        self._writer = pq.ParquetWriter(
-            self._temporary, self._schema, compression="zstd", compression_level=1, use_dictionary=repeated
-        )
+        try:
+            self._writer = pq.ParquetWriter(
+                self._temporary, self._schema, compression="zstd", compression_level=1, use_dictionary=repeated
+            )
+        except OSError:
+            self._temporary.unlink(missing_ok=True)
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,107 @@
+"""The last stage: checksums over everything that is evidence, then the mark that says whether anything is missing.
+
+`SHA256SUMS` covers every file but logs, benchmarks, hidden files, itself and the marks. `CAMPAIGN_COMPLETE` is written after
+it, and only over a folder that validates now as it did before it was summarised. A folder with something missing gets
+`PARTIAL` instead, which says what.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ep_campaign.aggregate import read_validation
+from ep_campaign.errors import CampaignError, Refusal
+from ep_campaign.layout import TABLES, UNSUMMED
+from ep_campaign.validate import Severity, State, Validation, validate
+from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_file, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ep_campaign.layout import Results
+    from ep_campaign.plan import Plan
+
+MARK_SCHEMA = "ep-campaign/mark/1"
+PARTIAL_NAME = "PARTIAL"
+REPORTS = ("RESULTS.md", "report.html", "pr.md")
+
+
+def complete(plan: Plan, results: Results) -> State:
+    """Writes `SHA256SUMS`, then `CAMPAIGN_COMPLETE` or `PARTIAL`; returns which of both states it is.
+
+    Raises:
+        CampaignError: A product is missing, or the folder changed since it was validated; no mark is left.
+        OSError: The disk is full; no mark is left.
+    """
+    for path in (results.complete, partial_path(results)):
+        path.unlink(missing_ok=True)
+    told = read_validation(plan, results)
+    found = validate(plan, results)
+    refusals = [*_changed(told, found, results), *_missing_products(results)]
+    if refusals:
+        raise CampaignError(refusals)
+    files = list(evidence(results))
+    write_atomically(results.checksums, b"".join(checksum_line(results.root, path) for path in files))
+    mark = _mark(found, results, len(files))
+    if found.state is State.COMPLETE:
+        write_atomically(results.complete, pretty_json(mark))
+    else:
+        missing = [str(violation) for violation in found.of(Severity.PARTIAL)]
+        write_atomically(partial_path(results), pretty_json({**mark, "missing": missing}))
+    return found.state
+
+
+def partial_path(results: Results) -> Path:
+    """Stands where `CAMPAIGN_COMPLETE` does not: what is missing."""
+    return results.root / PARTIAL_NAME
+
+
+def evidence(results: Results) -> Iterator[Path]:
+    """Every file that the checksums cover, in the order of its name's bytes."""
+    marks = {results.checksums, results.complete, partial_path(results)}
+    found = []
+    for folder, names, files in os.walk(results.root):
+        here = results.root / os.path.relpath(folder, results.root)
+        names[:] = [n for n in names if not (n.startswith(".") or (here == results.root and n in UNSUMMED))]
+        found += [here / name for name in files if not name.startswith(".")]
+    yield from sorted((path for path in found if path not in marks), key=os.fsencode)
+
+
+def checksum_line(root: Path, path: Path) -> bytes:
+    """A line of `SHA256SUMS` as `sha256sum` writes it, odd file names escaped."""
+    name = os.fsencode(path.relative_to(root).as_posix())
+    escaped = name.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
+    prefix = b"\\" if escaped != name else b""
+    return prefix + sha256_file(path).encode() + b"  " + escaped + b"\n"
+
+
+def _changed(told: dict[str, Any], found: Validation, results: Results) -> Iterator[Refusal]:
+    if canonical_json(told) != canonical_json(found.as_json()):
+        message = f"the folder is now {found.state.value} and differs from what was validated: summarise it again"
+        yield Refusal("changed_since_validation", message, results.validation.name)
+
+
+def _missing_products(results: Results) -> Iterator[Refusal]:
+    tables = [results.table(name) for name in TABLES]
+    for path in [*tables, results.statistics, *(results.root / name for name in REPORTS)]:
+        if not path.is_file():
+            message = "is missing; the stages before this one write it: summarise the folder again"
+            yield Refusal("missing_product", message, str(path.relative_to(results.root)))
+
+
+def _mark(found: Validation, results: Results, num_files: int) -> dict[str, Any]:
+    """What a mark says; no clock time, so that an unchanged folder keeps its mark's bytes."""
+    arms = found.census["arms"].values()
+    return {
+        "schema": MARK_SCHEMA,
+        "campaign": found.campaign,
+        "plan_digest": found.plan_digest,
+        "state": found.state.value,
+        "sha256sums_sha256": sha256_file(results.checksums),
+        "num_files": num_files,
+        "num_starts": found.census["num_starts"],
+        "num_ok_starts": found.census["num_ok_starts"],
+        "num_attempts": sum(arm["num_attempts"] for arm in arms),
+    }
