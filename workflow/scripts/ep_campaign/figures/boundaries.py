@@ -31,6 +31,14 @@ _FAR = 1.5
 """An interval's end above so many times the largest median is cut off."""
 
 
+_BARS = (
+    "Bars: medians over starts; each phase is the slowest rank's own median, so the parts need not add up to the whole. "
+    "Marks: median of the whole, with its exact interval."
+)
+_SINGLE_STARTS = "Marks: single starts, too few for a median."
+_ALONE = "Compare arms within one boundary and mode, never across."
+
+
 class _Phase(NamedTuple):
     """How one phase of a bar is drawn."""
 
@@ -45,11 +53,7 @@ _PHASES = (_Phase("layout", 0.85, "xxxx"), _Phase("dispatch", 0.0, ""), _Phase("
 def draw_boundaries(view: View, figure_id: FigureId) -> Figure:
     """The figure of one EP size and profile."""
     cells = view.cells_of(figure_id)
-    reading = (
-        "Bars: medians over starts; each phase is the slowest rank's own median, so the parts need not add up to the whole. "
-        "Marks: median of the whole, with its exact interval. Never compare across boundaries or modes."
-    )
-    page = Page(f"Boundaries and modes: {figure_id.of}", [reading], view.stamp)
+    page = Page(f"Boundaries and modes: {figure_id.of}", [_ALONE], view.stamp)
     levels = [level for level in view.roundtrips(cells) if level.values_us]
     if not levels:
         return words(
@@ -57,6 +61,8 @@ def draw_boundaries(view: View, figure_id: FigureId) -> Figure:
         )
     modes = [mode for mode in Mode if any(level.mode is mode for level in levels)]
     boundaries = [item for item in Boundary if any(level.boundary is item for level in levels)]
+    has_bars = any(level.printable.summary for level in levels)
+    page.lines = [f"{_BARS if has_bars else _SINGLE_STARTS} {_ALONE}"]
     styles = looks(view.arms)
     page.legend = [*arm_entries(styles, view.summary.head.reference), *_keys(levels)]
     page.notes = [*_same_note(levels), *interval_notes(levels), *_unsupported(view, cells)]
@@ -155,7 +161,7 @@ def _keys(levels: Sequence[Level]) -> list[Entry]:
 
 
 def _same_note(levels: Sequence[Level]) -> list[str]:
-    if not any(level.same_as for level in levels):
+    if not any(level.same_as and level.printable.summary for level in levels):
         return []
     return ["Dashed outline: the same work as an earlier boundary, measured once and shown under both names."]
 

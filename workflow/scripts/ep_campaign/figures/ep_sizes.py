@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
     from ep_campaign.figures.names import FigureId
     from ep_campaign.figures.view import View
-    from ep_campaign.summary import EpAxis
+    from ep_campaign.summary import EpAxis, EpPoint
 
 _ROW_MM = 40.0
 _SPREAD = 0.5
 _MARK_PT = 4.0
+_US_PER_S = 1e6
 _ROOM = 1.15
 
 
 def draw_ep_sizes(view: View, figure_id: FigureId) -> Figure:
     """The figure of a whole campaign."""
     reading = (
-        f"{view.primary_text}. Medians over starts, with exact intervals where there are starts enough. Tokens of all ranks per "
-        "second is the only throughput that compares across EP sizes. No verdict is made across sizes."
+        f"{view.primary_text}. Medians over starts with exact intervals; single starts where they are too few. Tokens of all "
+        "ranks per second is the only throughput that compares across EP sizes. No verdict is made across sizes."
     )
     page = Page(f"EP sizes side by side: {figure_id.of}", [reading], view.stamp)
     rows: dict[tuple[str, str, str], list[EpAxis]] = {}
@@ -62,11 +63,22 @@ def _draw(latency: Axes, rate: Axes, view: View, axis: EpAxis, sizes: list[int],
     offset = _SPREAD * ((view.arms.index(axis.arm) + 0.5) / len(view.arms) - 0.5)
     for point in axis.points:
         x = sizes.index(point.ep_size) + offset
-        draw_summary(latency, x, [unit.of(point.median_us)], look, _MARK_PT)
-        draw_summary(rate, x, [point.input_tokens_per_second], look, _MARK_PT)
+        times_us, rates = shown_values(view, axis, point)
+        draw_summary(latency, x, [unit.of(time_us) for time_us in times_us], look, _MARK_PT)
+        draw_summary(rate, x, rates, look, _MARK_PT)
         if point.interval_us is not None:
             ends = [unit.of(point.interval_us.lo), unit.of(point.interval_us.hi)]
             latency.plot([x, x], ends, color=look.colour, linewidth=1.0, zorder=2)
+
+
+def shown_values(view: View, axis: EpAxis, point: EpPoint) -> tuple[list[float], list[float]]:
+    """Latencies [us] and input tokens per second to draw: the median, or each start where they are too few for one."""
+    cell = f"ep{point.ep_size}/{axis.profile}/{axis.route}/{axis.dtype.value}"
+    level = view.primary(cell, axis.arm)
+    if level is None or level.printable.summary:
+        return [point.median_us], [point.input_tokens_per_second]
+    num_tokens = next(item.num_input_tokens for item in view.summary.head.cells if item.id == cell)
+    return list(level.values_us), [num_tokens / value * _US_PER_S for value in level.values_us]
 
 
 def _notes(view: View) -> list[str]:

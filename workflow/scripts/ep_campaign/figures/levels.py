@@ -50,7 +50,7 @@ def draw_levels(view: View, figure_id: FigureId) -> Figure:
         nothing = f"No start of {figure_id.of} has a value at {view.primary_text}."
         return words(page, [nothing, *absences(view, cells)])
     if any(level.printable.summary for level in shown):
-        page.lines = [f"{reading} The number above them is their median."]
+        page.lines = [f"{reading} The number beside them is their median."]
     grid = cell_grid(cells, len(view.arms))
     axes = [primary_axis(view, row) for row in grid]
     page.legend = _keys(shown)
@@ -129,9 +129,8 @@ def _draw_starts(panel: Axes, level: Level, place: int, axis: Axis, look: Look, 
 def _draw_median(panel: Axes, level: Level, median_us: float, place: int, axis: Axis, look: Look) -> None:
     of, x = axis.unit.of, place + _MEDIAN_AT
     panel.plot([x - 0.08, x + 0.08], [of(median_us)] * 2, color=look.colour, linewidth=1.6, zorder=4)
-    highest = max(value for value in level.values_us if not axis.cuts(value))
+    highest = median_us
     if level.interval_us is not None:
-        top = min(level.interval_us.hi, axis.cut_us or level.interval_us.hi)
-        panel.plot([x, x], [of(level.interval_us.lo), of(top)], color=look.colour, linewidth=1.2, zorder=4)
-        highest = max(highest, top)
-    write(panel, place, of(highest), axis.unit.text(median_us))
+        highest = min(level.interval_us.hi, axis.cut_us or level.interval_us.hi)
+        panel.plot([x, x], [of(level.interval_us.lo), of(highest)], color=look.colour, linewidth=1.2, zorder=4)
+    write(panel, x, of(highest), axis.unit.text(median_us))
