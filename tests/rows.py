@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.analysis.rows import Attempt, Record
 from latency_model import BOUNDARY_FACTOR, Model
 
+from ep_campaign.analysis.rows import Attempt, Record
 from ep_worker.contract.terms import Dtype, Loop, Mode
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ep_campaign.analysis.summarise import summarise
-from ep_campaign.stats.verdict import Qualifier, Verdict
-from ep_campaign.summary import Role
 from latency_model import Model
 from plans import make_plan, profile
 from rows import COMPLETE, make_rows
 
+from ep_campaign.analysis.summarise import summarise
+from ep_campaign.stats.verdict import Qualifier, Verdict
+from ep_campaign.summary import Role
 from ep_worker.contract.terms import Boundary, Loop, Mode, Status
 
 if TYPE_CHECKING:

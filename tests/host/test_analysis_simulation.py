@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from plans import make_plan
+from rows import make_rows
+
 from ep_campaign.analysis.contrasts import make_contrasts
 from ep_campaign.analysis.matrix import build_matrix
 from ep_campaign.stats.verdict import Verdict
-from plans import make_plan
-from rows import make_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from ep_campaign.analysis.summarise import summarise
-from ep_campaign.errors import CampaignError
-from ep_campaign.stats.iterations import components_of_starts, variance_components
-from ep_campaign.summary import State, Summary, read_summary, write_summary
 from latency_model import Model
 from plans import make_plan, profile
 from rows import COMPLETE, make_rows
 
+from ep_campaign.analysis.summarise import summarise
+from ep_campaign.errors import CampaignError
+from ep_campaign.stats.iterations import components_of_starts, variance_components
+from ep_campaign.summary import State, Summary, read_summary, write_summary
 from ep_worker.contract.terms import Boundary, Loop, Mode, Status
 
 if TYPE_CHECKING:

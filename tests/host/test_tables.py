@@ -10,17 +10,28 @@ import pyarrow as pa
 import pytest
 from plans import REPOSITORY
 
-from ep_campaign.tables import ATTEMPTS, RECORDS, SAMPLES, TABLES, Column, Table, markdown
+from ep_campaign.table import Column, Table
+from ep_campaign.tables import ATTEMPTS, RECORDS, SAMPLES, TABLES, markdown
 from ep_worker.contract.canonical import canonical_json, sha256_text
 
 FROZEN = {
     "attempts": "eccd9a8fcad337c6a0cfdafcd4178c8c45193b10561e9531f9757b6c2e046a45",
     "samples": "177f3bfa3c6a5282dd42ce05534963d2612866563216de1dba55b622d3d167fd",
     "records": "d2ae99895a4ed8a57c341b54bb8e976d1b311c61d3748cf2d46d5110cfa122d5",
+    "cells": "fadcd95ed8aa54431cf3ae863a06e19e60cc77174c89505e879969ef321caaed",
+    "contrasts": "7680dd4f3d36bee530d47d8b22657dc0e6e74b6c12b230f31be4de8f7c9a54f7",
 }
 """SHA-256 of (name, type, unit, nullable) of every column, by table: a change needs a new version and a look at its readers."""
 
-UNIT_SUFFIXES = {"_ns": "ns", "_bytes": "B", "_per_second": "1/s", "seconds": "s", "_gb_per_s_per_rank": "GB/s (1e9)"}
+UNIT_SUFFIXES = {
+    "_ns": "ns",
+    "_us": "us",
+    "_bytes": "B",
+    "_per_second": "1/s",
+    "seconds": "s",
+    "_percent": "%",
+    "_gb_per_s_per_rank": "GB/s (1e9)",
+}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ep_campaign.analysis.summarise import summarise
-from ep_campaign.summary import write_summary
-from ep_campaign.verdict_table import WIDTH, verdict_table
 from latency_model import Model
 from plans import REPOSITORY, make_plan
 from rows import COMPLETE, make_rows
+
+from ep_campaign.analysis.summarise import summarise
+from ep_campaign.summary import write_summary
+from ep_campaign.verdict_table import WIDTH, verdict_table
 
 if TYPE_CHECKING:
     from ep_campaign.summary import Summary

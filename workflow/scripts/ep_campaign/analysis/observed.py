@@ -35,7 +35,9 @@ def _observed(ep_size: int, arm: str, attempts: Sequence[Attempt]) -> Observed:
         arm=arm,
         num_starts=len(attempts),
         images=tuple(sorted({attempt.image for attempt in attempts if attempt.image is not None})),
-        worker_digests=tuple(sorted({a.worker_digest for a in attempts if a.worker_digest is not None})),
+        worker_digests=tuple(
+            sorted({d for attempt in attempts for d in (attempt.worker_digest or "").split(",") if d})
+        ),
         git_commits=tuple(sorted(commit for commit in commits if commit is not None)),
         same=same,
         varying=varying,

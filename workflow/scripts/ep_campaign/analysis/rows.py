@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ep_campaign.errors import refuse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ep_campaign.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +99,29 @@ class Attempt:
     git_commit: str | None = None
     git_dirty: bool | None = None
     provenance: str | None = None
+
+
+Row = TypeVar("Row", Record, Attempt)
+
+
+def read_rows(path: Path, table: Table, kind: type[Row]) -> list[Row]:
+    """The rows of a table's file, with the columns that the analysis reads.
+
+    Raises:
+        CampaignError: `missing_file`, or `bad_table`: not a Parquet file of this version's schema.
+    """
+    names = [field.name for field in fields(kind)]
+    try:
+        with pq.ParquetFile(path) as file:
+            found = (file.schema_arrow.metadata or {}).get(b"schema")
+            expected = table.schema.metadata[b"schema"]
+            if found != expected:
+                message = f"has schema {found!r}, expected {expected!r}: run the aggregation again"
+                raise refuse("bad_table", message, path.name)
+            return [kind(**row) for batch in file.iter_batches(columns=names) for row in batch.to_pylist()]
+    except FileNotFoundError:
+        raise refuse("missing_file", "there is no such file: run the aggregation", path.name) from None
+    except pa.ArrowInvalid as error:
+        raise refuse(
+            "bad_table", f"is not a whole Parquet file ({error}): run the aggregation again", path.name
+        ) from None
