@@ -17,6 +17,7 @@ import torch
 
 from ep_worker.arrivals import Finding, check_arrivals
 from ep_worker.contract.terms import Dtype
+from ep_worker.contract.tolerance import tolerance
 from ep_worker.experts import Experts, values
 from ep_worker.quantise import quantise
 from ep_worker.reason import Reason
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from ep_worker.roundtrip import Arrived, RoundTrip
     from ep_worker.workload import Workload
 
-ROUNDING = 2.0**-8
-"""Largest relative error of one rounding to BF16: half a unit of a significand with 7 bits after the point."""
-ARITHMETIC = 2.0**-16
-"""Allowed for float32 sums and for gate weights that a kernel takes as two BF16 numbers."""
 NOT_A_NUMBER_ERROR = 1e30
 """The error of a token that is not finite: records hold no infinities."""
 
@@ -153,7 +150,7 @@ def tolerances(hits_T: Tensor, bf16_accumulations: int, *, expert_outputs_round:
     extra_T = (hits_T - 1).clamp(min=0)
     sums_T = bf16_accumulations * extra_T if bf16_accumulations else extra_T.clamp(max=1)
     roundings_T = sums_T.double() + 1 + int(expert_outputs_round)
-    return (1 + ROUNDING) ** roundings_T - 1 + ARITHMETIC
+    return tolerance(roundings_T)
 
 
 def judge_output(

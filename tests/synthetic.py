@@ -12,12 +12,12 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from latency_model import Model
+
 from ep_campaign.admission import ADMISSION_SCHEMA
 from ep_campaign.identity import accept_worker
 from ep_campaign.layout import OUTCOME_SCHEMA, Results
 from ep_campaign.workload import input_digests, route_workload
-from latency_model import Model
-
 from ep_worker.contract.assembly import assemble
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
 from ep_worker.contract.provenance import FIELDS, not_applicable
@@ -25,18 +25,18 @@ from ep_worker.contract.rankfile import Event, RankWriter, log_path, sample_path
 from ep_worker.contract.record import START_SCHEMA
 from ep_worker.contract.series import phases
 from ep_worker.contract.terms import Status
+from ep_worker.contract.tolerance import tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ep_campaign.plan import Plan, Start
-
     from ep_worker.contract.series import Series
     from ep_worker.contract.spec import StartSpec
 
 WORKER_DIGEST = "5" * 64
-TOLERANCE = (1 + 2.0**-9) ** 2 - 1 + 2.0**-16
+TOLERANCE = tolerance(2)
 
 
 @dataclass(frozen=True)

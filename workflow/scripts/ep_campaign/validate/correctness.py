@@ -6,37 +6,24 @@ from typing import TYPE_CHECKING
 
 from ep_campaign.validate.finding import Violation, refusal
 from ep_campaign.validate.matrix import record_name
-from ep_worker.contract.terms import Status
+from ep_worker.contract.terms import Boundary, Dtype, Status
+from ep_worker.contract.tolerance import most_roundings, tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ep_campaign.validate.attempt import Attempt
 
-BF16_ROUNDING = 2.0**-9
-"""Largest relative error of one rounding to BF16."""
-ARITHMETIC = 2.0**-16
-"""Allowed beyond that for float32 sums and split gate weights."""
-
-
-def widest_tolerance(num_accumulations: int, max_hit_ranks: int) -> float:
-    """The most that BF16 rounding explains of a combined token's error, relative to its weights times its input.
-
-    One rounding of an expert's output, one of each rank's partial sum, and then one of the sum over ranks, or
-    `num_accumulations` for each rank beyond the first where an arm sums in BF16.
-    """
-    beyond = max_hit_ranks - 1
-    num_roundings = 2 + (num_accumulations * beyond if num_accumulations else min(beyond, 1))
-    return float((1 + BF16_ROUNDING) ** num_roundings - 1 + ARITHMETIC)
-
 
 def check_oracle(attempt: Attempt) -> Iterator[Violation]:
     """Every ok record passed before and after timing, with an error within a tolerance that was not widened."""
     max_hit_ranks = min(attempt.spec.ep_size, attempt.spec.shape.top_k)
-    widest = widest_tolerance(attempt.capability.bf16_accumulations, max_hit_ranks)
+    accumulations = attempt.capability.bf16_accumulations
     for record in attempt.record.records:
         if record.status is not Status.OK:
             continue
+        alone = record.dtype is Dtype.FP8 and record.boundary is Boundary.GEMM_READY
+        widest = tolerance(most_roundings(max_hit_ranks, accumulations, expert_outputs_round=alone))
         for stage in ("before", "after"):
             result = None if record.oracle is None else getattr(record.oracle, stage)
             field = f"{record_name(record)}.oracle.{stage}"
