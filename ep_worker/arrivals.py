@@ -14,7 +14,7 @@ import torch
 from ep_worker.contract import workload as formulas
 from ep_worker.contract.terms import Dtype
 from ep_worker.experts import chunks, experts_of_groups
-from ep_worker.quantise import quantise
+from ep_worker.quantise import quantise, take_rows
 from ep_worker.reason import Reason
 from ep_worker.workload import tagged_rows
 
@@ -81,7 +81,7 @@ def check_arrivals(spec: StartSpec, workload: Workload, problem: Problem, arrive
     expected = Expected(workload, problem)
     rows = arrived.rows
     used_n = (rows.expert_NK >= 0).any(1).nonzero()[:, 0]
-    token_n = _tokens(rows.payload_NH[used_n])
+    token_n = _tokens(take_rows(rows.payload_NH, used_n))
     finding = (
         _tokens_finding(token_n, expected)
         or _gates_finding(rows, used_n, token_n, expected)
@@ -89,7 +89,7 @@ def check_arrivals(spec: StartSpec, workload: Workload, problem: Problem, arrive
             spec,
             problem,
             token_n,
-            rows.payload_NH[used_n],
+            take_rows(rows.payload_NH, used_n),
             None if rows.scale_NB is None else rows.scale_NB[used_n],
             expected,
         )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import embedding_bag
 
+from ep_worker.quantise import take_rows
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -49,7 +51,7 @@ def group(rows: Rows, num_local_experts: int) -> Groups:
     expert_L = torch.arange(num_local_experts, dtype=key.dtype, device=key.device)
     pairs_N = (rows.expert_NK >= 0).sum(1)
     return Groups(
-        rows.payload_NH.index_select(0, row_G),
+        take_rows(rows.payload_NH, row_G),
         None if rows.scale_NB is None else rows.scale_NB.index_select(0, row_G),
         torch.searchsorted(key_G, expert_L, right=True, out_int32=True),
         rows.weight_NK.reshape(-1).index_select(0, slot_G),

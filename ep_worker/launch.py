@@ -21,7 +21,7 @@ from ep_worker.contract.canonical import source_digest
 from ep_worker.contract.rankfile import log_path
 from ep_worker.contract.spec import read_spec
 from ep_worker.place import Endpoint, Place
-from ep_worker.processes import die_with_parent, print_to
+from ep_worker.processes import die_with_parent, hold_signals, print_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,6 +155,7 @@ def foreign_place(environment: Mapping[str, str], ep_size: int) -> Foreign | Non
 
 def _run_node(place: Place, node_rank: int, num_nodes: int, rendezvous: Endpoint | None) -> int:
     """Imports everything that ranks need, once, and forks them."""
+    hold_signals()
     before_s = (time.monotonic_ns() - place.launched_at_ns) / _NS_PER_S
     from ep_worker import launcher  # noqa: PLC0415 - imports torch, which reads the environment that was just set
 

@@ -22,7 +22,7 @@ from ep_worker import outcome
 from ep_worker.contract.canonical import pretty_json, write_atomically
 from ep_worker.contract.rankfile import log_path
 from ep_worker.place import Endpoint, Place
-from ep_worker.processes import STACKS_SIGNAL, die_with_parent, print_to
+from ep_worker.processes import STACKS_SIGNAL, WATCHED, die_with_parent, print_to, release_signals
 from ep_worker.rank import EXIT_FAILED, run_rank
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ STACKS_S = 0.5
 """What ranks are given to write their stacks before they are killed."""
 
 _LOOPBACK = "127.0.0.1"
-_WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _NS_PER_S = 1_000_000_000
 
 
@@ -56,7 +55,7 @@ class Node:
 
 
 def launch(place: Place, node: Node, durations_s: dict[str, float]) -> int:
-    """Runs the ranks of one node and writes `launcher.json`.
+    """Runs the ranks of one node and writes `launcher.json`; signals must be held (`processes.hold_signals`).
 
     Args:
         place: Place of the node's first rank.
@@ -66,7 +65,6 @@ def launch(place: Place, node: Node, durations_s: dict[str, float]) -> int:
     Returns:
         0: the account is written, whatever it says.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)  # they wait until `_Ranks.watch` asks for them
     ranks = _Ranks(place)
     try:
         listener = _listen(node)
@@ -131,7 +129,7 @@ class _Ranks:
         bound_s = self._place.spec.watchdog_s
         deadline = self._place.launched_at_ns / _NS_PER_S + bound_s
         while self._running:
-            told = signal.sigtimedwait(_WATCHED, max(0.0, deadline - time.monotonic()))
+            told = signal.sigtimedwait(WATCHED, max(0.0, deadline - time.monotonic()))
             if told is None:
                 late = sorted(rank for rank, _ in self._running.values())
                 self.stop()
@@ -161,7 +159,7 @@ class _Ranks:
         """Gives the others a moment to write their own account, then ends them."""
         deadline = time.monotonic() + GRACE_S
         while self._running and (left_s := deadline - time.monotonic()) > 0:
-            told = signal.sigtimedwait(_WATCHED, left_s)
+            told = signal.sigtimedwait(WATCHED, left_s)
             if told is not None and told.si_signo != signal.SIGCHLD:
                 break
             self._reap()
@@ -190,8 +188,7 @@ def _become(place: Place, launcher_pid: int, listener: socket.socket | None) -> 
     status = EXIT_FAILED
     try:
         die_with_parent(launcher_pid)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal it reaches all; the launcher decides
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+        release_signals()
         if listener is not None:
             listener.close()
         print_to(log_path(place.out, place.rank))

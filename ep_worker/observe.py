@@ -13,7 +13,7 @@ import torch
 from torch import distributed as dist
 
 from ep_worker.backends import find
-from ep_worker.contract.provenance import ENVIRONMENT_PREFIXES, not_applicable
+from ep_worker.contract.provenance import ENVIRONMENT_PREFIXES, is_not_applicable, not_applicable
 from ep_worker.contract.terms import Device
 from ep_worker.failure import MissingBackendError
 
@@ -39,13 +39,8 @@ class Observer:
 
     def fields(self) -> dict[str, Any]:
         """Every provenance field; a field that could not be observed is null, which validation refuses."""
-        before, after = self._before, self._changing()
-        pairs = {
-            name: before[name] if "not_applicable" in before[name] else {"after": after[name], "before": before[name]}
-            for name in before
-            if isinstance(before[name], dict)
-        }
-        pairs["load_average"] = {"after": after["load_average"], "before": before["load_average"]}
+        after = self._changing()
+        pairs = {name: _pair(before, after[name]) for name, before in self._before.items()}
         return {
             **_machine(),
             **_libraries(self._place),
@@ -68,6 +63,13 @@ class Observer:
 
             clocks = clocks_and_throttling()
         return {"load_average": os.getloadavg()[0], **clocks}
+
+
+def _pair(before: Any, after: Any) -> Any:
+    """A value before and after; null where either was not observed, one answer where the platform has no such thing."""
+    if is_not_applicable(before):
+        return before
+    return None if before is None or after is None else {"after": after, "before": before}
 
 
 def _machine() -> dict[str, Any]:

@@ -13,12 +13,11 @@ from ep_worker.contract.canonical import sha256_file
 
 _QUERY = ("clocks.sm", "clocks.mem", "clocks_event_reasons.active")
 _TIMEOUT_S = 20
-_NCCL_NEW_SCHEME = 10_000  # versions are major*10000 + minor*100 + patch since 2.9, major*1000 + ... before
 
 
 def cuda_libraries() -> dict[str, Any]:
     """Collective library, CUDA, device and driver; null where something could not be observed."""
-    paths = mapped_libraries("libnccl")
+    paths = mapped_libraries("libnccl.so")
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return {
         # Several mapped copies make it unknowable which one answers: every version is said, and validation refuses it.
@@ -33,11 +32,15 @@ def cuda_libraries() -> dict[str, Any]:
 
 def clocks_and_throttling() -> dict[str, Any]:
     """SM and memory clock [MHz] and the active throttle reasons (bit mask as the driver reports it)."""
-    answer = _smi(",".join(_QUERY))
-    if answer is None:
-        return {"gpu_clocks_mhz": {"sm": None, "memory": None}, "gpu_throttle_reasons": {"active": None}}
-    sm, memory, reasons = (part.strip() for part in answer.split(","))
-    return {"gpu_clocks_mhz": {"sm": int(sm), "memory": int(memory)}, "gpu_throttle_reasons": {"active": reasons}}
+    return read_clocks(_smi(",".join(_QUERY)) or "")
+
+
+def read_clocks(answer: str) -> dict[str, Any]:
+    """Clocks and throttle reasons from a line of nvidia-smi; null for what it does not say."""
+    parts = [part.strip() for part in answer.split(",")] if answer else [""] * len(_QUERY)
+    known = all(part.isdecimal() for part in parts[:2])
+    clocks = {"sm": int(parts[0]), "memory": int(parts[1])} if known else None
+    return {"gpu_clocks_mhz": clocks, "gpu_throttle_reasons": parts[2] or None}
 
 
 def mapped_libraries(stem: str) -> list[Path]:
@@ -50,8 +53,12 @@ def mapped_libraries(stem: str) -> list[Path]:
 def _nccl_version(path: Path) -> str:
     number = ctypes.c_int()
     ctypes.CDLL(str(path)).ncclGetVersion(ctypes.byref(number))
-    value = number.value
-    major, rest = divmod(value, _NCCL_NEW_SCHEME if value >= _NCCL_NEW_SCHEME else 1000)
+    return nccl_version_text(number.value)
+
+
+def nccl_version_text(number: int) -> str:
+    """NCCL's version number as people write it: major * 10000 + minor * 100 + patch since 2.9."""
+    major, rest = divmod(number, 10_000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 

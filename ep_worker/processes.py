@@ -14,7 +14,21 @@ if TYPE_CHECKING:
 STACKS_SIGNAL = signal.SIGUSR1
 """A rank that gets it writes the stacks of its threads to its log."""
 
+WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+"""What a launcher waits for."""
+
 _PR_SET_PDEATHSIG = 1
+
+
+def hold_signals() -> None:
+    """Keeps what a launcher waits for until it asks: a word to stop that comes while it imports torch is not lost."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+
+
+def release_signals() -> None:
+    """Undoes `hold_signals` in a rank, where SIGTERM ends the process at once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal it reaches all; the launcher decides
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
 
 
 def die_with_parent(parent_pid: int) -> None:

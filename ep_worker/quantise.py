@@ -1,6 +1,6 @@
 """The one FP8 quantiser of this worker: e4m3, blocks of 128 columns, a float32 scale of amax / 448 for each.
 
-Legend: T tokens, N rows, H hidden columns, B = H / 128 blocks.
+Legend: T tokens, N rows, G chosen rows, H hidden columns, B = H / 128 blocks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
 _LEAST_SCALE = 2.0**-100
 """Scale of an all-zero block: any positive number keeps its zeros."""
+
+
+def take_rows(x_NH: Tensor, row_G: Tensor) -> Tensor:
+    """Some rows of BF16 or FP8 rows, which may be strided: copied as 64-bit words, which every device can gather."""
+    return x_NH.view(torch.int64).index_select(0, row_G).view(x_NH.dtype)
 
 
 def quantise(x_TH: Tensor) -> tuple[Tensor, Tensor]:

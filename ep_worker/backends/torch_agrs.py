@@ -47,7 +47,7 @@ class TorchAgrs:
         """Packs this rank's tokens once and gathers everybody's."""
         problem, send, receive = self._problem, self._send, self._receive
         num_tokens = problem.num_tokens
-        send.payload_NH[:num_tokens].copy_(payload_TH)
+        send.words_NW[:num_tokens].copy_(payload_TH.view(torch.int64))
         if scale_TB is not None and send.scale_NB is not None:
             send.scale_NB[:num_tokens].copy_(scale_TB)
         send.expert_NK[:num_tokens].copy_(problem.expert_TK)

@@ -190,7 +190,11 @@ def _measure_record(
             read_samples(files.folder, rank, e["offset"], num_samples * num_phases) for rank, e in enumerate(done)
         ]
     except (ValueError, FileNotFoundError) as error:
-        lost = {"status": Status.CRASHED.value, "reason_code": "incomplete_files", "reason": f"samples are lost: {error}"}
+        lost = {
+            "status": Status.CRASHED.value,
+            "reason_code": "incomplete_files",
+            "reason": f"samples are lost: {error}",
+        }
         record.update(lost)
         return 0
     times_ns: array[int] = interleave(by_rank, num_samples, num_phases)
