@@ -150,7 +150,8 @@ def tolerances(hits_T: Tensor, bf16_accumulations: int, *, expert_outputs_round:
     extra_T = (hits_T - 1).clamp(min=0)
     sums_T = bf16_accumulations * extra_T if bf16_accumulations else extra_T.clamp(max=1)
     roundings_T = sums_T.double() + 1 + int(expert_outputs_round)
-    return tolerance(roundings_T)
+    allowed_T: Tensor = tolerance(roundings_T)
+    return allowed_T
 
 
 def judge_output(
