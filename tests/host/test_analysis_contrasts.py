@@ -233,6 +233,20 @@ def test_four_rounds_have_a_ratio_of_medians_and_no_interval(tmp_path: Path) -> 
     assert "an exact 95% interval needs 6" in contrast.printable.sentence
 
 
+@pytest.mark.parametrize(("rounds", "has_p", "has_adjusted"), [(5, False, False), (6, True, False), (7, True, True)])
+def test_p_values_wait_for_their_rounds(tmp_path: Path, rounds: int, has_p: bool, has_adjusted: bool) -> None:
+    """An unadjusted p needs the six rounds of an interval, an adjusted one the seven of a family of two."""
+    plan = judged_plan(tmp_path, dtypes=["bf16"])
+    failed = {start(number, "torch-a2a"): "crashed" for number in range(rounds + 1, ROUNDS + 1)}
+    summary = summary_of(plan, Model(arm_factor={SLOW: 1.3}, **QUIET), failed=failed)
+
+    found = next(contrast for contrast in summary.family if contrast.arm == SLOW)
+    assert len(found.rounds) == rounds
+    assert [p is not None for p in (found.p, found.sign_p, found.adjusted_p)] == [has_p, has_p, has_adjusted]
+    assert str(found.ruling) == ("slower" if has_adjusted else "too few starts")
+    assert found.best_p == 2.0 ** (1 - rounds)
+
+
 def test_a_descriptive_ep_size_has_intervals_and_no_verdict(tmp_path: Path) -> None:
     """EP 4 is not scored: with eight rounds it is described with intervals, and never ranked."""
     sizes = [{"ranks": 2, "rounds": 12}, {"ranks": 4, "rounds": 8, "scored": False}]

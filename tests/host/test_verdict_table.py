@@ -35,8 +35,7 @@ def test_the_table_of_a_complete_campaign(tmp_path: Path) -> None:
     assert verdict_table(summary_of(tmp_path), REPORT) == (
         "tiny: dispatch_ready, host_start, slowest rank, round-trip\n"
         "2 contrasts against torch-a2a, signed-rank test, Holm at 0.05, practical threshold 2%\n"
-        "Latency: median over starts (their values, where there are one or two). Ratio: arm / torch-a2a; below 1 the arm is\n"
-        "  faster.\n"
+        "Latency: median over starts (of one or two: their values). Ratio: arm / torch-a2a; below 1 the arm is faster.\n"
         "\n"
         "ep2/decode/uniform/bf16\n"
         "                    latency [us]  ratio and interval                adjusted p  verdict\n"

@@ -101,7 +101,7 @@ CELLS = Table(
     ),
 )
 
-_FAMILY = "null unless the contrast belongs to the family and a round is complete"
+_FAMILY = "null outside the family and below the rounds that an interval needs"
 _INTERVAL = "null below the rounds that an interval needs"
 
 CONTRASTS = Table(
@@ -141,7 +141,12 @@ CONTRASTS = Table(
             nullable=True,
         ),
         Column("p", FLOAT, f"exact two-sided p of the declared test, not adjusted; {_FAMILY}", nullable=True),
-        Column("adjusted_p", FLOAT, f"Holm-adjusted over the family; {_FAMILY}", nullable=True),
+        Column(
+            "adjusted_p",
+            FLOAT,
+            "Holm-adjusted over the family; null outside it and below the rounds that it needs",
+            nullable=True,
+        ),
         Column("sign_p", FLOAT, f"exact two-sided p of the sign test; {_FAMILY}", nullable=True),
         Column("best_p", FLOAT, "least p that as many rounds can give; null without a round", nullable=True),
         Column("num_faster", INT32, "complete rounds in which the arm was faster"),

@@ -48,10 +48,7 @@ def _head(summary: Summary) -> str:
         )
     else:
         judged = f"no declared family: ratios to {head.reference} are described, none is judged"
-    legend = (
-        f"Latency: median over starts (their values, where there are one or two). Ratio: arm / {head.reference}; below 1 the "
-        f"arm is faster."
-    )
+    legend = f"Latency: median over starts (of one or two: their values). Ratio: arm / {head.reference}; below 1 the arm is faster."
     return (
         f"{head.campaign}: {head.primary_boundary.value}, {head.primary_mode.value}, slowest rank, round-trip\n"
         f"{_wrapped(judged, '')}\n{_wrapped(legend, '')}"

@@ -151,15 +151,15 @@ def _estimate(
 ) -> dict[str, Any]:
     """Ratio, interval, spread and p-values, each only where it may be shown."""
     intervals = comparison is not None and shown.intervals
-    judged = comparison is not None and role is Role.FAMILY
+    judged = role is Role.FAMILY
     spread = float(log_ratios(values_N2[:, 0], values_N2[:, 1]).std(ddof=1)) if intervals else None
     return {
         "ratio": comparison.ratio if comparison and intervals else None,
         "interval": _interval(comparison) if comparison and intervals else None,
         "ratio_sd_log": spread,
-        "resolvable_percent": _resolvable(len(values_N2), spread, family) if role is Role.FAMILY else None,
-        "p": comparison.p if comparison and judged else None,
-        "sign_p": comparison.sign_p if comparison and judged else None,
+        "resolvable_percent": _resolvable(len(values_N2), spread, family) if judged else None,
+        "p": comparison.p if comparison and intervals and judged else None,
+        "sign_p": comparison.sign_p if comparison and intervals and judged else None,
         "best_p": comparison.best_p if comparison else None,
         "num_faster": comparison.num_faster if comparison else 0,
         "num_slower": comparison.num_slower if comparison else 0,
@@ -188,7 +188,7 @@ def _ruling(judged: Judgement | None, role: Role, shown: Printable) -> dict[str,
         return {
             "ruling": _as_ruling(judged.decision),
             "ruling_without_late": None if without is None else _as_ruling(without),
-            "adjusted_p": judged.adjusted_p,
+            "adjusted_p": judged.adjusted_p if shown.verdicts else None,
         }
     undecided = role is Role.FAMILY or (role is Role.DESCRIPTIVE and not shown.intervals)
     return {**nothing, "ruling": Ruling(verdict=Verdict.TOO_FEW_STARTS, qualifiers=()) if undecided else None}

@@ -89,10 +89,10 @@ class Contrast(BaseModel):
         interval: Its exact interval.
         ratio_sd_log: Standard deviation of the log ratios; None where no interval may be shown.
         resolvable_percent: Smallest effect [%: how much slower the slower arm is] that as many rounds show with a power
-            of .8 at this spread; family only.
-        p: Exact two-sided p of the declared test, not adjusted; family only.
-        adjusted_p: Holm-adjusted over the family; family only.
-        sign_p: Exact two-sided p of the sign test; family only.
+            of .8 at this spread; family only, and None where as many can decide nothing or all ratios are equal.
+        p: Exact two-sided p of the declared test, not adjusted; family only, and None where no interval may be shown.
+        adjusted_p: Holm-adjusted over the family; family only, and None below the rounds that the family needs.
+        sign_p: Exact two-sided p of the sign test; as `p`.
         best_p: Smallest p that as many rounds can give.
         num_faster: Complete rounds in which the arm was faster.
         num_slower: In which it was slower.
