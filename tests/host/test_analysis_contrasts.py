@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROUNDS = 12
 SLOW = "torch-agrs"
 OTHER = "torch-a2a-cached"
-QUIET = {"start_sd": 0.005, "round_sd": 0.0}
+QUIET: dict[str, Any] = {"start_sd": 0.005, "round_sd": 0.0}
 
 
 def judged_plan(folder: Path, **fields: Any) -> Plan:
