@@ -5,6 +5,7 @@ Legend: T tokens of this rank, N received rows, H hidden columns, K top-k slots,
 A backend is a class that takes a `Problem`. The names of this repository's own stand in `ep_worker.backends`; any other is
 named `module:Class` in the campaign, and says what it can do in a class attribute `capability`
 (`ep_worker.contract.capabilities.Capability`). All its methods are collective: every rank calls them in the same order.
+The ranks are those of torch's default process group.
 """
 
 from __future__ import annotations

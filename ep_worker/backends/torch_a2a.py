@@ -18,7 +18,7 @@ from torch.nn.functional import embedding_bag
 
 from ep_worker.backends.protocol import Problem, Rows
 from ep_worker.backends.torch_build import torch_provenance
-from ep_worker.backends.wire import PackedRows, count_selections, local_ids, target_ranks
+from ep_worker.backends.wire import PackedRows, count_selections, local_ids, refuse_knobs, target_ranks
 from ep_worker.collectives import all_to_all_single
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class TorchA2a:
     deterministic = True
 
     def __init__(self, problem: Problem) -> None:
+        refuse_knobs(problem)
         self._problem = problem
         shape, num_ranks = problem.shape, problem.num_ranks
         most_sent = shape.max_tokens_per_rank * min(num_ranks, shape.top_k)

@@ -15,7 +15,7 @@ import torch
 
 from ep_worker.backends.protocol import Problem, Rows
 from ep_worker.backends.torch_build import torch_provenance
-from ep_worker.backends.wire import PackedRows, count_selections, local_ids, target_ranks
+from ep_worker.backends.wire import PackedRows, count_selections, local_ids, refuse_knobs, target_ranks
 from ep_worker.collectives import all_gather_single, all_to_all_single, reduce_scatter_single
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class TorchAgrs:
     deterministic = True
 
     def __init__(self, problem: Problem) -> None:
+        refuse_knobs(problem)
         self._problem = problem
         num_rows = problem.shape.tokens_per_rank
         self._send = PackedRows(problem, num_rows)

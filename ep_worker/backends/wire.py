@@ -63,6 +63,17 @@ class PackedRows:
         return self.rows_N.numel()
 
 
+def refuse_knobs(problem: Problem) -> None:
+    """Refuses knobs that an arm does not have: one that is asked for and ignored would name the arm wrongly.
+
+    Raises:
+        ValueError: The campaign asks for some.
+    """
+    if problem.knobs:
+        msg = f"this arm has no knobs, the campaign asks for {', '.join(sorted(problem.knobs))}: take them out"
+        raise ValueError(msg)
+
+
 def local_ids(problem: Problem) -> Tensor:
     """Table int32 [E + 1] from a global expert id to this rank's own, -1 for experts elsewhere.
 

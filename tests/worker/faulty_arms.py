@@ -31,7 +31,7 @@ class Misdelivering(TorchA2a):
     made: ClassVar[int] = 0
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
+        super().__init__(replace(problem, knobs={}))
         self._fault = problem.knobs["faults"][Misdelivering.made]
         Misdelivering.made += 1
         self._rank = problem.rank

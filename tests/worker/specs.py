@@ -78,9 +78,10 @@ def make_spec(
     routes: Sequence[Route] | None = None,
     shape: Shape = TINY,
     how: How | None = None,
+    device: Device = Device.CPU,
     **fields: Any,
 ) -> StartSpec:
-    """A start on CPU ranks of one node; `fields` replace those of the spec."""
+    """A start on the ranks of one node; `fields` replace those of the spec."""
     how = how or How()
     routes = [route(RouteKind.UNIFORM, ranks, shape)] if routes is None else list(routes)
     cells = [Cell(f"ep{ranks}/{shape.profile}/{r.name}/{d.value}", r.name, d) for r in routes for d in how.dtypes]
@@ -96,7 +97,7 @@ def make_spec(
         how.warmups,
         how.chain_length,
     )
-    series, rejected = resolve(cells, measurement, entry, Device.CPU)
+    series, rejected = resolve(cells, measurement, entry, device)
     arm_fields = {key: fields.pop(key) for key in ("knobs", "environment") if key in fields}
     arm = ArmSpec(backend, backend, ApiMode.PORTABLE, **{"knobs": {}, "environment": {}, **arm_fields})
     spec = StartSpec(
@@ -104,7 +105,7 @@ def make_spec(
         campaign="tests",
         plan_digest="0" * 64,
         start=f"ep{ranks}/{shape.profile}/round-01/{backend}",
-        device=Device.CPU,
+        device=device,
         ep_size=ranks,
         ranks_per_pod=ranks,
         domain_size=ranks,

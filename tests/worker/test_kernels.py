@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +12,8 @@ from worker.problems import CPU
 from worker.specs import TINY
 
 from ep_worker.backends.protocol import Problem, Rows
+from ep_worker.backends.torch_a2a import TorchA2a
+from ep_worker.backends.torch_agrs import TorchAgrs
 from ep_worker.backends.wire import PackedRows, count_selections, local_ids, target_ranks
 from ep_worker.contract.terms import Dtype
 from ep_worker.grouping import group, reduce
@@ -74,6 +78,13 @@ class TestPackedRows:
         table = local_ids(problem(1, 3, []))
 
         assert [-1, 0, 3, -1, -1] == table[torch.tensor([3, 4, 7, 8, -1], dtype=torch.int32)].tolist()
+
+    def test_knobs_are_refused(self) -> None:
+        """A knob that the arm does not have is an error that names it."""
+        asked = replace(problem(0, 2, [[0, 1, 2]]), knobs={"num_sms": 24})
+        for arm in (TorchA2a, TorchAgrs):
+            with pytest.raises(ValueError, match="asks for num_sms"):
+                arm(asked)
 
     def test_selections_are_counted_by_rank(self) -> None:
         """Masked slots count for nobody."""

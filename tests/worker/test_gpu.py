@@ -1,0 +1,42 @@
+"""The portable arms on two GPUs: every mode that the capability table admits passes the oracle, with whole provenance."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from worker.specs import How, launch, make_spec, route
+
+from ep_worker.contract.assembly import assemble
+from ep_worker.contract.provenance import provenance_problems
+from ep_worker.contract.spec import Shape
+from ep_worker.contract.terms import Device, Mode
+from ep_worker.contract.workload import RouteKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs"),
+]
+
+MODES = (Mode.HOST_START, Mode.LAUNCH_HIDDEN, Mode.GRAPH, Mode.CHAINED)
+
+
+@pytest.mark.parametrize("backend", ["torch-a2a", "torch-a2a-cached", "torch-agrs"])
+def test_an_arm_passes_in_every_mode(tmp_path: Path, backend: str) -> None:
+    """All admitted modes are `ok` at every boundary; what cannot be captured is `unsupported` and not missing."""
+    shape = Shape("small", tokens_per_rank=64, max_tokens_per_rank=96, hidden=1024, experts=32, top_k=4)
+    routes = [route(kind, 2, shape) for kind in (RouteKind.UNIFORM, RouteKind.MASKED, RouteKind.RAGGED)]
+    how = How(modes=MODES, iterations=20, warmups=5, chain_length=5, isolated_loops=True)
+    spec = make_spec(backend, 2, routes, shape, how, Device.CUDA)
+    assert 0 == launch(tmp_path, spec).returncode
+    start = assemble(tmp_path, spec, json.loads((tmp_path / "launcher.json").read_text()), {})
+    rejected = {"unsupported"} if backend == "torch-a2a" else set()
+
+    assert {"ok"} | rejected == {record["status"] for record in start["records"]}, start["failures"]
+    assert "ok" == start["teardown"]
+    assert [] == provenance_problems(start["provenance"], Device.CUDA)
