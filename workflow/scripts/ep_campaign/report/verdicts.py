@@ -1,0 +1,146 @@
+"""The answer: what each arm's verdicts are, in one sentence and in one table; and how to read them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ep_campaign.numbers import MISSING, count, listing, p_text, percent, plural
+from ep_campaign.report.document import Bullets, Paragraph, Quoted, Rank, Section, Strong, Table, Text
+from ep_campaign.report.words import RESOLVED, outcome, reservations, true_levels
+from ep_campaign.stats.verdict import Verdict
+from ep_campaign.summary import Role, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ep_campaign.report.document import Block
+    from ep_campaign.report.source import Source
+    from ep_campaign.summary import Contrast, Head
+
+
+def verdict_section(source: Source) -> Section:
+    """State, one sentence an arm, the table of the family, and what is described beside it."""
+    summary, head = source.summary, source.summary.head
+    family = summary.family
+    described = [item for item in summary.contrasts if item.role is Role.DESCRIPTIVE]
+    blocks: list[Block] = [state_paragraph(head)]
+    if family:
+        arms = [arm.name for arm in head.arms if any(item.arm == arm.name for item in family)]
+        blocks.append(Bullets(tuple(arm_answer([item for item in family if item.arm == arm]) for arm in arms)))
+        blocks.append(_family_table(family, head.family.practical_threshold))
+    else:
+        blocks.append(Paragraph("The campaign declares no family: every ratio is described, none is judged."))
+    if described:
+        blocks += _described_blocks(described)
+    if levels := true_levels([*family, *described]):
+        blocks.append(Paragraph(levels))
+    blocks.append(Paragraph(("What was asked: ", Quoted(head.description))))
+    return Section("verdict", "Verdict", Rank.ANSWER, tuple(blocks))
+
+
+def state_paragraph(head: Head) -> Paragraph:
+    """How far the campaign got."""
+    where = f"at {head.primary_boundary.value}, {head.primary_mode.value}"
+    compared = f"{plural(len(head.arms), 'arm')}, reference {head.reference}, {where}."
+    if head.state is State.COMPLETE:
+        return Paragraph((Strong("Complete."), f" {compared}"))
+    stamp = "PARTIAL." if head.state is State.PARTIAL else f"{head.state.value.capitalize()}."
+    kinds = plural(len(head.state_reasons), "reason")
+    return Paragraph((Strong(stamp), f" {compared} {kinds}, listed under Exclusions."))
+
+
+def arm_answer(contrasts: Sequence[Contrast]) -> Text:
+    """One arm's verdicts over all cells of the family, as one sentence."""
+    first, total = contrasts[0], len(contrasts)
+    clauses = []
+    for verdict in Verdict:
+        found = [item for item in contrasts if item.ruling is not None and item.ruling.verdict is verdict]
+        if not found:
+            continue
+        cells = f"in {len(found)} of {plural(total, 'cell')}"
+        if verdict in RESOLVED:
+            clauses.append(f"{verdict} than {first.reference} {cells} ({_range(found)})")
+        else:
+            clauses.append(f"{verdict} {cells}{_why(found)}")
+    return (Strong(first.arm), f": {listing(clauses)}.")
+
+
+def _why(contrasts: Sequence[Contrast]) -> str:
+    """How many of some undecided contrasts have which qualifier, in brackets; empty where none has one."""
+    counts = Counter(str(item) for contrast in contrasts if contrast.ruling for item in contrast.ruling.qualifiers)
+    return f" ({', '.join(f'{name} in {number}' for name, number in counts.items())})" if counts else ""
+
+
+def _range(contrasts: Sequence[Contrast]) -> str:
+    shares = sorted(abs(item.ratio - 1) for item in contrasts if item.ratio is not None)
+    if len(shares) == 1:
+        return f"by {percent(shares[0])} %"
+    return f"by {percent(shares[0])} % to {percent(shares[-1])} %"
+
+
+def _family_table(family: Sequence[Contrast], threshold: float) -> Table:
+    rows: list[tuple[Text, ...]] = []
+    for item in family:
+        verdict = str(item.ruling.verdict) if item.ruling else MISSING
+        resolved = item.ruling is not None and item.ruling.verdict in RESOLVED
+        rows.append(
+            (
+                item.cell,
+                outcome(item),
+                Strong(verdict) if resolved else verdict,
+                p_text(item.adjusted_p if item.printable.verdicts else None),
+                f"{len(item.rounds)} of {item.num_rounds}",
+                reservations(item, threshold) or MISSING,
+            )
+        )
+    head = ("cell", "what was found", "verdict", "adjusted p", "rounds", "reservation")
+    return Table("Verdicts of the declared family", head, tuple(rows), frozenset({"adjusted p"}))
+
+
+def _described_blocks(described: Sequence[Contrast]) -> list[Block]:
+    """The table of what is described, and what the number of rounds withholds: once, where it is the same for all."""
+    sentences = {item.printable.sentence for item in described}
+    alike = len(sentences) == 1
+    rows: list[tuple[Text, ...]] = []
+    for item in described:
+        verdict = str(item.ruling) if item.ruling else "described"
+        row = (item.cell, outcome(item), verdict, f"{len(item.rounds)} of {item.num_rounds}")
+        rows.append(row if alike else (*row, item.printable.sentence or MISSING))
+    head = ("cell", "what was found", "verdict", "rounds", *(() if alike else ("what the rounds allow",)))
+    table = Table("Described, not judged: primary contrasts outside the family", head, tuple(rows))
+    only = next(iter(sentences)) if alike else ""
+    return [Paragraph(f"All of them: {only}."), table] if only else [table]
+
+
+def reading_section(source: Source) -> Section:
+    """What the words of the verdicts mean, in a few lines."""
+    head = source.summary.head
+    family = head.family
+    within = f"{percent(family.practical_threshold, decimals=0)} %"
+    iterations = listing(dict.fromkeys(count(profile.iterations) for profile in head.profiles), last="or")
+    unit = (
+        f"The unit is a start: one launch of one arm. Its value is the median over {iterations} iterations of the slowest rank, "
+        f"at {head.primary_boundary.value}, {head.primary_mode.value}."
+    )
+    change = (
+        f"x % slower means x % more time than {head.reference} in the same round; x % faster means x % less. In brackets: the "
+        "exact interval."
+    )
+    items: list[Text] = [unit, change]
+    if family.num_contrasts:
+        test = family.test.value.replace("_", "-")
+        items.append(
+            f"A direction needs p of at most {family.alpha:g} after Holm's adjustment over {family.num_contrasts} contrasts "
+            f"({test} test over rounds); below {within} it counts as of no practical use."
+        )
+        items.append(
+            f"Not resolved is not equal. Equivalent says more: the whole interval lies within {within}. Order effect, drift, "
+            "unstable starts and depends on test are vetoes: the data contradict a clean reading."
+        )
+    else:
+        items.append(
+            "Nothing here is a verdict: the campaign was declared to describe. Too few starts says what is missing."
+        )
+    items.append("A result holds for its EP size, shape, route, dtype, boundary, mode and machine, and for no other.")
+    return Section("reading", "How to read it", Rank.ANSWER, (Bullets(tuple(items)),))
