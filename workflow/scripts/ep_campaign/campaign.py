@@ -132,6 +132,9 @@ class EpSize(Section):
     domain_size: int | None = Field(
         default=None, gt=0, le=4096, description="Ranks of one scale-up (NVLink) domain; null for ranks_per_pod."
     )
+    iterations: int | None = Field(
+        default=None, gt=0, le=100_000, description="Overrides the profiles' iterations at this EP size."
+    )
     scored: bool = Field(
         default=True, description="Whether its contrasts belong to the declared family; false: described, never judged."
     )

@@ -184,6 +184,7 @@ def _measurement_problems(campaign: Campaign) -> Iterator[Problem]:
     for field, iterations in [
         ("measurement.iterations", how.iterations),
         *((f"profiles.{i}.iterations", p.iterations) for i, p in enumerate(campaign.profiles) if p.iterations),
+        *((f"ep_sizes.{i}.iterations", e.iterations) for i, e in enumerate(campaign.ep_sizes) if e.iterations),
     ]:
         if iterations % how.chain_length:
             yield "chain_not_divisor", field, f"{iterations} iterations do not divide into chains of {how.chain_length}"

@@ -122,6 +122,7 @@ def _ep_size(size: EpSize) -> dict[str, Any]:
         "ranks_per_pod": pod,
         "num_pods": size.ranks // pod,
         "domain_size": size.domain_size or pod,
+        "iterations": size.iterations,
         "scored": size.scored,
     }
 

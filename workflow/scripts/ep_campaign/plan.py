@@ -100,8 +100,8 @@ class Plan:
         how = self.document["primary"]
         return Boundary(how["boundary"]), Mode(how["mode"])
 
-    def measurement(self, profile: str) -> Measurement:
-        """How a profile's cells are timed."""
+    def measurement(self, profile: str, ep_size: int) -> Measurement:
+        """How the cells of a profile are timed at an EP size."""
         how = self.document["profiles"][profile]["measurement"]
         boundary, mode = self.primary
         return Measurement(
@@ -110,7 +110,7 @@ class Plan:
             primary_boundary=boundary,
             primary_mode=mode,
             isolated_loops=how["isolated_loops"],
-            iterations=how["iterations"],
+            iterations=self.ep_entry(ep_size)["iterations"] or how["iterations"],
             warmups=how["warmups"],
             chain_length=how["chain_length"],
         )
@@ -135,7 +135,7 @@ class Plan:
         profile, arm = document["profiles"][start.profile], document["arms"][start.arm]
         entry = self.capability(start.arm, start.profile)
         cells = [self.cell(cell) for cell in start.cells]
-        series, rejected = resolve(cells, self.measurement(start.profile), entry, self.device)
+        series, rejected = resolve(cells, self.measurement(start.profile, start.ep_size), entry, self.device)
         size, limits = self.ep_entry(start.ep_size), document["limits"]
         return StartSpec(
             kind=kind,

@@ -87,7 +87,7 @@ def _costs(matrix: Matrix, ep_size: int, profile: str) -> list[tuple[float, floa
         if cell_parts(key[0].cell)[:2] == (ep_size, profile) and series.same_as is None:
             for record in matrix.ok(*key).values():
                 iteration_s[record.start] = iteration_s.get(record.start, 0.0) + (record.mean_ns or 0.0) / NS_PER_S
-    iterations = matrix.plan.document["profiles"][profile]["measurement"]["iterations"]
+    iterations = matrix.plan.measurement(profile, ep_size).iterations
     return [
         (attempt.seconds - iterations * per_iteration, per_iteration)
         for start, per_iteration in iteration_s.items()

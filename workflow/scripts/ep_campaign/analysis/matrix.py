@@ -126,9 +126,9 @@ def _planned_series(
 ) -> Iterator[tuple[tuple[Where, str], Series]]:
     """Every series of every arm; the same in each round, so that the first one's stands for all."""
     found: dict[tuple[Where, str], Series] = {}
-    for (_, profile, arm), by_round in starts.items():
+    for (ep_size, profile, arm), by_round in starts.items():
         cells = [plan.cell(cell) for cell in next(iter(by_round.values())).cells]
-        series, _ = resolve(cells, plan.measurement(profile), plan.capability(arm, profile), plan.device)
+        series, _ = resolve(cells, plan.measurement(profile, ep_size), plan.capability(arm, profile), plan.device)
         for item in series:
             found[(Where(item.cell, item.boundary, item.mode, item.loop), arm)] = item
     cells_in_order = [cell["id"] for cell in plan.document["cells"]]

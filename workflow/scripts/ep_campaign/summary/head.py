@@ -94,6 +94,7 @@ class EpSize(BaseModel):
         ranks_per_pod: Ranks of one pod or host.
         num_pods: Pods; each is counted as one node.
         domain_size: Ranks of one scale-up domain.
+        iterations: Timed iterations of a series, where this size overrides its profiles'; else None.
         scored: Whether its contrasts may belong to the family.
     """
 
@@ -104,6 +105,7 @@ class EpSize(BaseModel):
     ranks_per_pod: int
     num_pods: int
     domain_size: int
+    iterations: int | None
     scored: bool
 
 
