@@ -339,7 +339,8 @@ def test_samples_that_do_not_unpack_are_refused(made: tuple[Plan, Results]) -> N
         gzip.compress(raw[:-8]): "samples_length",
         gzip.compress(raw + b"\0" * 8): "samples_length",
         gzip.compress(b"\0" * (1 << 24)): "samples_length",
-        b"": "samples_length",
+        b"": "samples_not_whole",
+        whole + b"more": "samples_not_whole",
     }
     for data, code in cases.items():
         replace_file(made[1], START, "samples.bin.gz", data)

@@ -9,6 +9,7 @@ Legend: S samples, R ranks, P phases.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,7 +139,14 @@ class SampleCoder:
 
     def _text(self, name: str, texts: list[str], counts: list[int]) -> pa.DictionaryArray:
         codes = np.array([self._codes[name][text] for text in texts], dtype=np.int32)
-        return pa.DictionaryArray.from_arrays(np.repeat(codes, counts), self._dictionaries[name])
+        return pa.DictionaryArray.from_arrays(np.repeat(codes, counts), self._dictionaries[name], safe=False)
+
+
+@lru_cache(maxsize=64)
+def _axes(num_samples: int, num_ranks: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int16]]:
+    """Sample and rank of each row of a series."""
+    sample = np.repeat(np.arange(num_samples, dtype=np.int32), num_ranks)
+    return sample, np.tile(np.arange(num_ranks, dtype=np.int16), num_samples)
 
 
 def _numbers(measured: list[Record], held: Times, num_rows: int) -> dict[str, Any]:
@@ -152,8 +160,7 @@ def _numbers(measured: list[Record], held: Times, num_rows: int) -> dict[str, An
         times_SRP = held[record.key]
         num_samples, num_ranks, _ = times_SRP.shape
         rows = slice(first, first + num_samples * num_ranks)
-        sample[rows] = np.repeat(np.arange(num_samples, dtype=np.int32), num_ranks)
-        rank[rows] = np.tile(np.arange(num_ranks, dtype=np.int16), num_samples)
+        sample[rows], rank[rows] = _axes(num_samples, num_ranks)
         for column, phase in enumerate(record.samples.phases):
             by_phase[phase][rows].reshape(num_samples, num_ranks)[:] = times_SRP[:, :, column]
             absent[phase][rows] = False

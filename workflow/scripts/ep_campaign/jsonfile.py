@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -19,6 +20,8 @@ MAX_FILE_BYTES = 64 << 20
 """Largest JSON file that is read: a start of 64 cells in every boundary and mode is below 2 MiB."""
 MAX_INTEGER = 2**63 - 1
 MAX_SHOWN_CHARS = 80
+_MAY_BE_TOO_LARGE = re.compile(r"[ \n\r\t:,\[]-?[0-9](?:[0-9]{18}|[0-9.]*[eE]\+?[0-9]{3})")
+"""What every number above 2^63 or beyond a float's range holds; a text without it needs no look at each number."""
 
 
 def read_object(path: Path, where: str) -> dict[str, Any]:
@@ -46,12 +49,13 @@ def read_object(path: Path, where: str) -> dict[str, Any]:
 
 def parse_object(text: str, where: str) -> dict[str, Any]:
     """The object that a JSON text holds; raises as `read_object` does."""
+    suspicious = _MAY_BE_TOO_LARGE.search(text) is not None
     try:
         value = json.loads(
             text,
             parse_constant=lambda word: _bad_number("not_finite", word, where),
-            parse_float=lambda digits: _float(digits, where),
-            parse_int=lambda digits: _integer(digits, where),
+            parse_float=(lambda digits: _float(digits, where)) if suspicious else None,
+            parse_int=(lambda digits: _integer(digits, where)) if suspicious else None,
             object_pairs_hook=lambda pairs: _unique(pairs, where),
         )
     except (ValueError, RecursionError) as error:

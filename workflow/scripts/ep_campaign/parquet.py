@@ -1,14 +1,19 @@
-"""Parquet files written piece by piece, the same bytes for the same rows, whole or not at all."""
+"""Parquet files written piece by piece, the same bytes for the same rows, whole or not at all.
+
+Compression runs in a thread beside the one that reads, in the order in which pieces were added; at most one piece waits.
+"""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
     from types import TracebackType
 
@@ -27,17 +32,26 @@ class ParquetFile:
         self._schema = table.schema
         self._held: list[pa.Table] = []
         self._num_held_bytes = 0
+        self._writing: Future[None] | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Times hardly repeat: a dictionary of them costs more than it saves. Text and small numbers repeat a lot.
-        times = (pa.int64(), pa.float64())
-        repeated = [field.name for field in table.schema if field.type not in times]
+        coded = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
+        whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
         try:
             self._writer = pq.ParquetWriter(
-                self._temporary, self._schema, compression="zstd", compression_level=1, use_dictionary=repeated
+                self._temporary,
+                self._schema,
+                compression="zstd",
+                compression_level=1,
+                # Whole numbers are close to their neighbours, times included: differences are shorter than a dictionary.
+                use_dictionary=[field.name for field in table.schema if field.name not in whole],
+                column_encoding=dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
+                # Least and largest of a coded text take longer than writing it.
+                write_statistics=[field.name for field in table.schema if field.name not in coded],
             )
         except OSError:
             self._temporary.unlink(missing_ok=True)
             raise
+        self._thread = ThreadPoolExecutor(max_workers=1)
 
     def __enter__(self) -> Self:
         return self
@@ -50,17 +64,26 @@ class ParquetFile:
             self._write_held()
 
     def _write_held(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.concat_tables(self._held))
+        """Hands what is held to the writing thread, once that has finished with what it was handed before."""
+        if self._writing is not None:
+            self._writing.result()
+        self._writing = (
+            self._thread.submit(self._writer.write_table, pa.concat_tables(self._held)) if self._held else None
+        )
         self._held, self._num_held_bytes = [], 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
-                self._write_held()
-            self._writer.close()
+            try:
+                if kind is None:
+                    self._write_held()
+                if self._writing is not None:
+                    self._writing.result()
+            finally:
+                self._thread.shutdown()
+                self._writer.close()
             if kind is None:
                 _settle(self._temporary)
                 self._temporary.replace(self._path)

@@ -6,6 +6,7 @@ for `validate`; here a file is only well-formed or it is not.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -105,7 +106,7 @@ class Record(_Closed):
     resolved: dict[str, Any] | None = None
     payload_bytes: dict[str, dict[str, Count]] | None = None
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, str, str, str]:
         """Cell, boundary, mode, loop: unique within a start."""
         return (self.cell, self.boundary.value, self.mode.value, self.loop.value)
