@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
-    from ep_campaign.plan import Start
 
+    from ep_campaign.plan import Start
     from ep_worker.contract.series import Series
 
 PHASE_SHARE = {Phase.LAYOUT: 0.1, Phase.DISPATCH: 0.5, Phase.COMBINE: 0.4, Phase.ROUNDTRIP: 1.0}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+
 from ep_campaign.expand import load_plan
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from ep_campaign.plan import Plan
-from ep_campaign.validate import Severity, State, validate
-from ep_campaign.validate.finding import Validation, Violation, note, refusal, sort_violations
 from forge import read
 from plans import ARMS, make_plan, profile
 from synthetic import Attempt, make_results
 
+from ep_campaign.plan import Plan
+from ep_campaign.validate import Severity, State, validate
+from ep_campaign.validate.finding import Validation, Violation, note, refusal, sort_violations
 from ep_worker.contract.canonical import pretty_json
 from ep_worker.contract.terms import Status
 

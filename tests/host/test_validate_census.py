@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ep_campaign.validate import State, validate
-from ep_campaign.validate.census import Fact, late_starts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import make_plan
 from synthetic import Attempt, make_results
 
+from ep_campaign.validate import State, validate
+from ep_campaign.validate.census import Fact, late_starts
 from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ep_campaign.validate import State, validate
 from forge import edit_start, read, replace_file
 from plans import make_plan
 from synthetic import Attempt, make_results
 
+from ep_campaign.validate import State, validate
 from ep_worker.contract.canonical import pretty_json
 from ep_worker.contract.terms import Status
 

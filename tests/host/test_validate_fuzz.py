@@ -6,12 +6,13 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ep_campaign.validate import State, validate
 from forge import edit_start, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import make_plan
 from synthetic import make_results
+
+from ep_campaign.validate import State, validate
 
 if TYPE_CHECKING:
     from ep_campaign.layout import Results

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ep_campaign.validate import Severity, State, validate
-from ep_campaign.validate import workloads as workloads_module
 from forge import edit_start
 from plans import ARMS, campaign, make_plan
 from synthetic import Attempt, make_results
 
+from ep_campaign.validate import Severity, State, validate
+from ep_campaign.validate import workloads as workloads_module
 from ep_worker.contract.provenance import not_applicable
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from forge import read
+from plans import REPOSITORY, make_plan
+from synthetic import Attempt, make_results
+
 from ep_campaign.errors import CampaignError
 from ep_campaign.layout import Results
 from ep_campaign.plan import Plan
 from ep_campaign.validate import validate
 from ep_campaign.validate.folder import open_plan
 from ep_campaign.validate.report import REFUSED_NAME, write
-from forge import read
-from plans import REPOSITORY, make_plan
-from synthetic import Attempt, make_results
-
 from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:

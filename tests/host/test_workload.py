@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from ep_campaign.workload import MAX_ELEMENTS, count, expert_ids, input_digests, route_workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import make_plan, profile
 
+from ep_campaign.workload import MAX_ELEMENTS, count, expert_ids, input_digests, route_workload
 from ep_worker.contract.accounting import count_route
 from ep_worker.contract.spec import Route, Shape
 from ep_worker.contract.workload import RouteKind
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ep_campaign.plan import Plan
-
     from ep_worker.contract.spec import StartSpec
 
 PUBLISHED_SEED = 20260824
