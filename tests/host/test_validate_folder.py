@@ -249,6 +249,32 @@ def test_no_admission_is_partial(made: tuple[Plan, Results]) -> None:
     assert _found(made) == {("no_admission", "admission/ep2.json")}
 
 
+def test_what_admission_left_is_checked(made: tuple[Plan, Results]) -> None:
+    """Its brief runs prove the arms: their records are whole, of this plan, of their kind, and their files unaltered."""
+    plan, results = made
+    folder = results.admission(2).with_suffix("") / "torch-a2a" / "attempt-1"
+    shutil.copytree(results.attempt(START, 1), folder)
+    path = folder / "start.json"
+    path.chmod(0o644)
+    value = read(path) | {"kind": "admission"}
+    path.write_text(pretty_json(value))
+    assert _found(made) == set()
+    file = str(path.relative_to(results.root))
+    (folder / "rank-0.jsonl").unlink()
+    (folder / "rank-1.jsonl").chmod(0o644)
+    (folder / "rank-1.jsonl").write_text("")
+    path.write_text(pretty_json(value | {"kind": "scored", "plan_digest": "0" * 64}))
+    assert _found(made) == {
+        ("identity_differs", file),
+        ("plan_digest_differs", file),
+        ("missing_file", file.replace("start.json", "rank-0.jsonl")),
+        ("altered_file", file.replace("start.json", "rank-1.jsonl")),
+    }
+    path.write_text("{}")
+    assert _found(made) == {("bad_start", file)}
+    assert plan.num_rounds == {2: 3}
+
+
 def test_an_empty_folder_is_refused_and_lists_every_start(tmp_path: Path) -> None:
     """Nothing at all: the plan is missing, and so is each start."""
     plan = make_plan(tmp_path)

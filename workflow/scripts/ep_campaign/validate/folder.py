@@ -74,7 +74,7 @@ def check_workers(results: Results) -> Iterator[Violation]:
 
 
 def check_admission(plan: Plan, results: Results) -> Iterator[Violation]:
-    """Every EP size was admitted, under this plan."""
+    """Every EP size was admitted under this plan, and what its brief runs left is unaltered."""
     for ep_size in plan.num_rounds:
         path = results.admission(ep_size)
         file = str(path.relative_to(results.root))
@@ -88,6 +88,22 @@ def check_admission(plan: Plan, results: Results) -> Iterator[Violation]:
             continue
         if digest != plan.digest:
             yield refusal("plan_digest_differs", file, "plan_digest", str(digest), plan.digest)
+        for record_path in sorted(path.with_suffix("").glob("*/attempt-*/start.json")):
+            yield from _check_admission_run(plan, results, record_path)
+
+
+def _check_admission_run(plan: Plan, results: Results, path: Path) -> Iterator[Violation]:
+    file = str(path.relative_to(results.root))
+    try:
+        record = read_start(path, file)
+    except CampaignError as error:
+        yield from unreadable(error, file)
+        return
+    if record.kind != "admission":
+        yield refusal("identity_differs", file, "kind", record.kind, "admission")
+    if record.plan_digest != plan.digest:
+        yield refusal("plan_digest_differs", file, "plan_digest", record.plan_digest, plan.digest)
+    yield from _check_named(path.parent, file.rpartition("/")[0], record.files)
 
 
 def check_unknown(plan: Plan, results: Results) -> Iterator[Violation]:
@@ -183,13 +199,7 @@ def check_row(attempt: Attempt, row: OutcomeRow) -> Iterator[Violation]:
 def check_files(attempt: Attempt) -> Iterator[Violation]:
     """The files beside a record are those that it names, byte for byte; they are never summarised anew."""
     base = attempt.file.rpartition("/")[0]
-    for name, digest in sorted(attempt.record.files.items()):
-        path = attempt.folder / name
-        if "/" in name or not path.is_file():
-            yield refusal("missing_file", f"{base}/{name}", "", "no such file", f"the file of SHA-256 {digest[:16]}")
-        elif (actual := sha256_file(path)) != digest:
-            expected = f"{digest}, as start.json says"
-            yield refusal("altered_file", f"{base}/{name}", "", f"SHA-256 {actual}", expected)
+    yield from _check_named(attempt.folder, base, attempt.record.files)
     for path in sorted(attempt.folder.iterdir()):
         known = path.name in attempt.record.files or path.name in ("start.json", "traces")
         if not (known or path.name.startswith(".") or path.suffix == ".samples"):
@@ -197,6 +207,15 @@ def check_files(attempt: Attempt) -> Iterator[Violation]:
             yield refusal("unknown_file", f"{base}/{path.name}", "", "a file", "only files named in start.json", action)
     for route in attempt.spec.routes if not attempt.record.unrun else ():
         yield from _check_trace(attempt.folder / route.trace, f"{base}/{route.trace}", route.trace_sha256)
+
+
+def _check_named(folder: Path, base: str, files: dict[str, str]) -> Iterator[Violation]:
+    for name, digest in sorted(files.items()):
+        path = folder / name
+        if "/" in name or not path.is_file():
+            yield refusal("missing_file", f"{base}/{name}", "", "no such file", f"the file of SHA-256 {digest[:16]}")
+        elif (actual := sha256_file(path)) != digest:
+            yield refusal("altered_file", f"{base}/{name}", "", f"SHA-256 {actual}", f"{digest}, as start.json says")
 
 
 def _check_trace(path: Path, file: str, digest: str) -> Iterator[Violation]:
