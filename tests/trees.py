@@ -28,7 +28,12 @@ def tiny(**fields: Any) -> dict[str, Any]:
         **{
             "arms": [{"name": arm, "backend": arm} for arm in ARMS[:2]],
             "profiles": [profile("decode", expected_start_s=2)],
-            "measurement": {"boundaries": ["dispatch_ready"], "modes": ["host_start", "graph"], "iterations": 20, "warmups": 2},
+            "measurement": {
+                "boundaries": ["dispatch_ready"],
+                "modes": ["host_start", "graph"],
+                "iterations": 20,
+                "warmups": 2,
+            },
             "ep_sizes": [{"ranks": 2, "rounds": 2, "scored": False}],
             "limits": {"start_timeout_s": 60, "rendezvous_timeout_s": 30, "collective_timeout_s": 30},
             **fields,
@@ -48,9 +53,12 @@ class Tree:
         return self.root / "results" / "tiny"
 
     def environment(self) -> dict[str, str]:
-        """This process's environment, with the copy's sources first and no foreign Snakemake profile."""
+        """This process's environment, with the copy's sources first and the copy's own cache and temporary folder."""
         paths = f"{self.root / 'workflow' / 'scripts'}{os.pathsep}{self.root}"
-        return {**os.environ, "PYTHONPATH": paths, "XDG_CACHE_HOME": str(self.root / ".cache")}
+        # A temporary folder of its own: the lock of the machine's node set lies there, and tests run side by side.
+        (self.root / ".tmp").mkdir(exist_ok=True)
+        own = {"XDG_CACHE_HOME": str(self.root / ".cache"), "TMPDIR": str(self.root / ".tmp")}
+        return {**os.environ, "PYTHONPATH": paths, **own}
 
     def command(self, *arguments: str) -> list[str]:
         """The command of a user who stands in the copy."""
@@ -141,7 +149,9 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()]
+    return [
+        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()
+    ]
 
 
 def _belongs(pid: int, root: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import contextmanager
 
 import pytest
-from trees import tiny
+from trees import tiny, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -41,20 +42,52 @@ def test_a_bad_campaign_file_is_refused_with_all_its_faults(fresh):
     assert not fresh.results.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-@pytest.mark.parametrize(("options", "word"), [("size=256k", "No space left"), ("size=8m,ro", "Read-only file system")])
-def test_a_full_or_read_only_results_folder_is_named(fresh, options, word):
-    """The refusal names the cause; no traceback is shown; no start claims to be measured."""
-    folder = fresh.root / "results"
+@contextmanager
+def mounted(folder, options):
+    """A small file system at a folder; skips where none can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount here: {mounted.stderr.decode().strip()}")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.decode().strip()}")
     try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"), [("size=256k", "[too_little_disk]"), ("size=8m,ro", "Read-only file system")]
+)
+def test_a_small_or_read_only_results_folder_is_named(fresh, options, word):
+    """The refusal names the cause before anything is measured; no traceback is shown."""
+    with mounted(fresh.root / "results", options):
         done = fresh.run()
+
         assert 0 != done.returncode
         assert word in done.stdout
         assert "Traceback" not in done.stdout
         assert not fresh.outcomes()
-    finally:
-        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_disk_that_fills_up_loses_nothing(fresh):
+    """Full after admission: starts that cannot be recorded are refused by name; with room again the same command finishes."""
+    with mounted(fresh.root / "results", "size=64m"):
+        with (fresh.root / "output").open("w") as output:
+            process = subprocess.Popen(
+                fresh.command(), cwd=fresh.root, env=fresh.environment(), stdout=output, stderr=subprocess.STDOUT
+            )
+            wait_until(lambda: (fresh.results / "admission" / "ep2.json").exists(), "admission")
+            filler = fresh.results.parent / "filler"
+            subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
+            assert 0 != process.wait(timeout=100)
+        text = (fresh.root / "output").read_text()
+        assert "[cannot_write]" in text
+        assert "No space left" in text
+        assert "Traceback" not in text
+
+        filler.unlink()
+        done = fresh.run()
+        assert 0 == done.returncode, done.stdout
+        assert (fresh.results / "CAMPAIGN_COMPLETE").exists()

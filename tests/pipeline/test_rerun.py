@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from trees import copy_tree, kill, tiny, wait_until
@@ -44,7 +45,9 @@ def running_rank(tree):
 
 def test_only_the_summary_is_rerun_and_its_bytes_are_the_same(copied):
     """The documented command: no measuring job in its dry run, and after it every file is as it was."""
-    before = copied.digest_of("*.json", "*.md", "*.html", "tables/*", "figures/*", "SHA256SUMS", "CAMPAIGN_COMPLETE", RAW)
+    before = copied.digest_of(
+        "*.json", "*.md", "*.html", "tables/*", "figures/*", "SHA256SUMS", "CAMPAIGN_COMPLETE", RAW
+    )
 
     preview = jobs(copied.run("-n", *SUMMARY).stdout)
     assert {"validate", "aggregate", "analyse", "plots", "report", "complete"} <= set(preview)
@@ -52,7 +55,9 @@ def test_only_the_summary_is_rerun_and_its_bytes_are_the_same(copied):
 
     done = copied.run(*SUMMARY)
     assert 0 == done.returncode, done.stdout
-    after = copied.digest_of("*.json", "*.md", "*.html", "tables/*", "figures/*", "SHA256SUMS", "CAMPAIGN_COMPLETE", RAW)
+    after = copied.digest_of(
+        "*.json", "*.md", "*.html", "tables/*", "figures/*", "SHA256SUMS", "CAMPAIGN_COMPLETE", RAW
+    )
     assert before == after
 
 
@@ -100,7 +105,9 @@ def test_sigkill_of_snakemake_then_the_same_command_finishes(fresh):
     assert kept == (first.read_bytes(), first.stat().st_mtime_ns)
     assert [["crashed", "ok"], ["ok"], ["ok"], ["ok"]] == sorted(start_statuses(fresh).values())
     assert (fresh.results / "CAMPAIGN_COMPLETE").exists()
-    broken = next(json.loads(p.read_text()) for p in fresh.results.glob(f"{RAW}/start.json") if '"interrupted"' in p.read_text())
+    broken = next(
+        json.loads(p.read_text()) for p in fresh.results.glob(f"{RAW}/start.json") if '"interrupted"' in p.read_text()
+    )
     assert broken["infrastructure"] is True
 
 
@@ -122,12 +129,14 @@ def test_a_killed_launcher_is_retried_in_its_slot(fresh):
     process = fresh.begin()
     wait_until(lambda: running_rank(fresh) is not None, "the first start's ranks")
     rank = running_rank(fresh)
-    launcher = int(open(f"/proc/{rank}/stat").read().rpartition(")")[2].split()[1])  # noqa: PTH123, SIM115
-    os.kill(launcher, signal.SIGKILL)
+    launcher = Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(launcher), signal.SIGKILL)
 
     assert 0 == process.wait(timeout=200)
     assert [["crashed", "ok"], ["ok"], ["ok"], ["ok"]] == sorted(start_statuses(fresh).values())
-    outcome = json.loads(next(p for p in fresh.outcomes() if len(json.loads(p.read_text())["attempts"]) == 2).read_text())
+    outcome = json.loads(
+        next(p for p in fresh.outcomes() if len(json.loads(p.read_text())["attempts"]) == 2).read_text()
+    )
     assert [True, False] == [account["infrastructure"] for account in outcome["attempts"]]
     assert "launcher_died" == outcome["attempts"][0]["reason_code"]
 
@@ -203,8 +212,8 @@ def test_a_second_run_of_the_same_campaign_is_refused(fresh):
 
 
 def test_a_spent_budget_ends_the_campaign_at_its_last_complete_round(fresh):
-    """A budget of about one round: the second never begins, the report says so, and nothing is left to do."""
-    fresh.write(tiny(budget_hours=0.0025))
+    """A budget of 1.8 s, less than two starts: the first round begins and ends, the second never begins, nothing is left to do."""
+    fresh.write(tiny(budget_hours=0.0005))
 
     done = fresh.run()
 

@@ -15,7 +15,9 @@ def main() -> None:
     """Runs the job whose outcome is `--outcome`."""
     die_with_parent()
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--outcome", required=True, type=Path, help="the outcome to write: results/<campaign>/starts/...")
+    arguments.add_argument(
+        "--outcome", required=True, type=Path, help="the outcome to write: results/<campaign>/starts/..."
+    )
     results, start_id, first_attempt = of_outcome(arguments.parse_args().outcome)
     # Snakemake runs one start at a time by its node_set resource; a command line without it must not run two.
     held = lock(results.root / "logs" / ".measure.lock", "measurement", wait=True)

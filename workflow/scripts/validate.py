@@ -3,6 +3,7 @@
 import sys
 
 from ep_campaign.command import parser, results_of, run
+from ep_campaign.completion import retract
 from ep_campaign.errors import EXIT_REFUSED
 from ep_campaign.validate import State, validate
 from ep_campaign.validate.folder import open_plan
@@ -12,6 +13,7 @@ from ep_campaign.validate.report import write
 def main() -> None:
     """Validates `--results`."""
     results = results_of(parser(__doc__ or "").parse_args())
+    retract(results)
     found = validate(open_plan(results), results)
     write(found, results)
     print(found.text(), end="", file=sys.stderr)

@@ -31,9 +31,16 @@ def run(main: Callable[[], None]) -> None:
     try:
         main()
     except CampaignError as error:
-        print(error, file=sys.stderr)
+        _say(str(error))
         raise SystemExit(error.exit_status) from None
     except OSError as error:
-        where = error.filename or "the results folder"
-        print(f"{where}: cannot be written or read: {error.strerror} [cannot_write]", file=sys.stderr)
+        _say(f"{error.filename or 'the results folder'}: cannot be written or read: {error.strerror} [cannot_write]")
         raise SystemExit(CampaignError.exit_status) from None
+
+
+def _say(text: str) -> None:
+    """Prints to standard error, or, where that is a log on the disk that is full, to standard output."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        print(text, flush=True)

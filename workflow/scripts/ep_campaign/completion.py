@@ -35,8 +35,7 @@ def complete(plan: Plan, results: Results) -> State:
         CampaignError: A product is missing, or the folder changed since it was validated; no mark is left.
         OSError: The disk is full; no mark is left.
     """
-    for path in (results.complete, partial_path(results)):
-        path.unlink(missing_ok=True)
+    retract(results)
     told = read_validation(plan, results)
     found = validate(plan, results)
     refusals = [*_changed(told, found, results), *_missing_products(results)]
@@ -51,6 +50,12 @@ def complete(plan: Plan, results: Results) -> State:
         missing = [str(violation) for violation in found.of(Severity.PARTIAL)]
         write_atomically(partial_path(results), pretty_json({**mark, "missing": missing}))
     return found.state
+
+
+def retract(results: Results) -> None:
+    """Takes both marks back: a summary that has begun anew is neither complete nor partial yet."""
+    for path in (results.complete, partial_path(results)):
+        path.unlink(missing_ok=True)
 
 
 def partial_path(results: Results) -> Path:
