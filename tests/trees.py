@@ -158,7 +158,7 @@ def _belongs(pid: int, root: str) -> bool:
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        folder = os.readlink(f"/proc/{pid}/cwd")
+        folder = str(Path(f"/proc/{pid}/cwd").readlink())
     except OSError:
         return False
     return state != "Z" and (root in command or folder.startswith(root))

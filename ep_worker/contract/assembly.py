@@ -248,16 +248,18 @@ def _checks(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _workload(files: _Files, route: str) -> dict[str, Any] | None:
-    events = files.find(Event.WORKLOAD, route=route)
-    first = events[0]
-    if first is None:
+    events = [event for event in files.find(Event.WORKLOAD, route=route) if event is not None]
+    if not events:
         return None
+    first = events[0]
+    if any(event != first for event in events):
+        return {"by_rank": events}  # no rank is believed over another: validation refuses the start
     return {key: value for key, value in first.items() if key not in ("event", "route")}
 
 
 def _payload_bytes(files: _Files, spec: StartSpec, record: dict[str, Any]) -> dict[str, dict[str, int]] | None:
     workload = _workload(files, record["route"])
-    if workload is None:
+    if workload is None or "counts" not in workload:
         return None
     counts = RouteCounts.from_json(workload["counts"])
     dtype = next(cell.dtype for cell in spec.cells if cell.id == record["cell"])

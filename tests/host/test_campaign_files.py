@@ -6,10 +6,11 @@ import copy
 
 import pytest
 import yaml
+from plans import REPOSITORY, SHAPES, campaign, make_plan, profile
+
 from ep_campaign.errors import CampaignError
 from ep_campaign.expand import load_plan
 from ep_campaign.load import load_campaign
-from plans import REPOSITORY, SHAPES, campaign, make_plan, profile
 
 SHIPPED = sorted((REPOSITORY / "config" / "campaigns").glob("*.yaml"))
 DIGEST = "@sha256:" + "a" * 64

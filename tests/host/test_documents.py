@@ -6,9 +6,10 @@ import difflib
 
 import pytest
 import yaml
+from plans import REPOSITORY
+
 from ep_campaign.campaign import Campaign
 from ep_campaign.documents import annotated, generated
-from plans import REPOSITORY
 
 
 @pytest.mark.parametrize("path", generated(), ids=str)

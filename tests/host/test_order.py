@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 
 import pytest
+
 from ep_campaign.order import deal, published, shuffled, spread, williams
 
 

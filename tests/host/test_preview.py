@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ep_campaign.preview import complete_rounds, preview
 from plans import make_plan, profile
+
+from ep_campaign.preview import complete_rounds, preview
 
 MEASURED = {"modes": ["host_start", "graph"], "iterations": 20}
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pyarrow as pa
 import pytest
@@ -59,19 +57,10 @@ def test_a_file_says_which_table_it_is() -> None:
 
 
 def test_the_documentation_is_the_schemas() -> None:
-    """docs/tables.md is what workflow/scripts/describe_tables.py writes."""
+    """docs/tables.md is what `make documents` writes."""
     assert (REPOSITORY / "docs" / "tables.md").read_text(encoding="utf-8") == markdown()
     for table in TABLES.values():
         assert all(f"| `{column.name}` |" in markdown() for column in table.columns)
-
-
-def test_the_documentation_script_writes_it(tmp_path: pytest.TempPathFactory) -> None:
-    """The script writes into the docs folder of the directory that it runs in."""
-    folder = tmp_path / "docs"  # type: ignore[operator]
-    folder.mkdir()
-    script = REPOSITORY / "workflow" / "scripts" / "describe_tables.py"
-    subprocess.run([sys.executable, str(script)], cwd=folder.parent, check=True)
-    assert (folder / "tables.md").read_text(encoding="utf-8") == markdown()
 
 
 def test_every_row_of_the_documentation_has_five_cells() -> None:

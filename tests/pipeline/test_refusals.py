@@ -78,7 +78,7 @@ def test_a_disk_that_fills_up_loses_nothing(fresh):
             process = subprocess.Popen(
                 fresh.command(), cwd=fresh.root, env=fresh.environment(), stdout=output, stderr=subprocess.STDOUT
             )
-            wait_until(lambda: (fresh.results / "admission" / "ep2.json").exists(), "admission")
+            wait_until((fresh.results / "admission" / "ep2.json").exists, "admission")
             filler = fresh.results.parent / "filler"
             subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
             assert 0 != process.wait(timeout=100)

@@ -65,7 +65,7 @@ def test_a_fresh_clone_beside_finished_results_measures_nothing(finished, tmp_pa
     """Without Snakemake's metadata, and with every file newer than it was, no start is repeated."""
     clone = copy_tree(finished, tmp_path / "clone", metadata=False)
     now = time.time()
-    for path in sorted(clone.root.rglob("*.py")) + [clone.root / "Snakefile"]:
+    for path in [*sorted(clone.root.rglob("*.py")), clone.root / "Snakefile"]:
         os.utime(path, (now + 60, now + 60))
 
     done = clone.run("-n")
@@ -76,7 +76,7 @@ def test_a_fresh_clone_beside_finished_results_measures_nothing(finished, tmp_pa
 
 def test_an_altered_raw_byte_is_refused(copied):
     """One flipped byte of one start's samples: the summary is refused by name, and no mark remains."""
-    samples = sorted(copied.results.glob("starts/*/*/*/*/attempt-1/samples.bin.gz"))[0]
+    samples = min(copied.results.glob("starts/*/*/*/*/attempt-1/samples.bin.gz"))
     samples.chmod(0o644)
     data = bytearray(samples.read_bytes())
     data[len(data) // 2] ^= 1
@@ -218,7 +218,7 @@ def test_a_spent_budget_ends_the_campaign_at_its_last_complete_round(fresh):
     done = fresh.run()
 
     assert 0 == done.returncode, done.stdout
-    rounds = {start: statuses for start, statuses in start_statuses(fresh).items()}
+    rounds = start_statuses(fresh)
     assert {("ok",)} == {tuple(statuses) for start, statuses in rounds.items() if "round-01" in start}
     assert {("not_run",)} == {tuple(statuses) for start, statuses in rounds.items() if "round-02" in start}
     assert "budget" in (fresh.results / "RESULTS.md").read_text()

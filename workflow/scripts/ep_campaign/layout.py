@@ -6,7 +6,7 @@ results/<campaign>/
     starts/ep<N>/<profile>/round-<RR>/<arm>/outcome-<K>.json      what a job says; K is its first attempt
     starts/ep<N>/<profile>/round-<RR>/<arm>/attempt-<K>/          start.json samples.bin.gz rank-*.jsonl rank-*.log ...
     validation.json  tables/*.parquet  statistics.json  figures/*  RESULTS.md  report.html  pr.md
-    SHA256SUMS  CAMPAIGN_COMPLETE
+    SHA256SUMS  CAMPAIGN_COMPLETE (or PARTIAL; validation-refused.json where nothing may be summarised)
     logs/  benchmarks/                                            not part of the checksums
 """
 

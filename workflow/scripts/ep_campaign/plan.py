@@ -175,15 +175,16 @@ def read_plan(path: Path) -> Plan:
     """
     try:
         document = json.loads(path.read_text(encoding="ascii"))
-        digest, schema = document.pop("digest"), document["schema"]
+        digest, schema = str(document.pop("digest")), document["schema"]
+        plan = Plan(document)
+        found = plan.digest  # a NaN in it has no canonical form
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise refuse(
             "bad_plan", f"is not a plan ({type(error).__name__}: {error}); expected the file that plan wrote", str(path)
         ) from None
     if schema != PLAN_SCHEMA:
         raise refuse("plan_schema", f"has schema {schema!r}, this version reads {PLAN_SCHEMA!r}", str(path))
-    plan = Plan(document)
-    if plan.digest != digest:
-        message = f"digest is {plan.digest[:16]}, the file says {digest[:16]}: it was altered after it was written"
+    if found != digest:
+        message = f"digest is {found[:16]}, the file says {digest[:16]}: it was altered after it was written"
         raise refuse("plan_altered", message, str(path))
     return plan
