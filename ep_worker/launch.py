@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ep_worker.contract.canonical import source_digest
 from ep_worker.contract.rankfile import log_path
 from ep_worker.contract.spec import read_spec
+from ep_worker.own_digest import own_digest
 from ep_worker.place import Endpoint, Place
 from ep_worker.processes import die_with_parent, hold_signals, print_to
 
@@ -40,7 +40,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(frozen=True)
 class Foreign:
-    """A rank's place as torchrun or srun says it."""
+    """Where a first rank stands; for a rank that torchrun or srun started, as these say it."""
 
     rank: int
     num_ranks: int
@@ -66,34 +66,37 @@ def main(arguments: Sequence[str], began_at_ns: int) -> int:
         sys.stderr.write(f"ep_worker launch: {options.spec}: {error}\n")
         return EXIT_REFUSED
     die_with_parent(parent_pid)
-    os.environ.update(spec.arm.environment)
-    for name, value in _BEFORE_IMPORT.items():
-        os.environ.setdefault(name, value)
-    if num_nodes == 1 and foreign is None:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a host name need not resolve for ranks of one machine
+    _set_environment(spec, alone=num_nodes == 1 and foreign is None)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        digest = source_digest(Path(__file__).parent)
-        folder = options.spec.resolve().parent
-        if foreign is not None:
-            place = Place(
-                spec,
-                folder,
-                options.out,
-                foreign.rank,
-                foreign.local_rank,
-                foreign.num_local_ranks,
-                None,
-                digest,
-                began_at_ns,
-            )
-            return _run_one(place, rendezvous)
         num_local = spec.ep_size // num_nodes
-        place = Place(spec, folder, options.out, options.node_rank * num_local, 0, num_local, None, digest, began_at_ns)
+        here = foreign or Foreign(options.node_rank * num_local, spec.ep_size, 0, num_local)
+        place = Place(
+            spec=spec,
+            spec_folder=options.spec.resolve().parent,
+            out=options.out,
+            rank=here.rank,
+            local_rank=here.local_rank,
+            num_local_ranks=here.num_local_ranks,
+            store=None,
+            worker_digest=own_digest(),
+            launched_at_ns=began_at_ns,
+        )
+        if foreign is not None:
+            return _run_one(place, rendezvous)
         return _run_node(place, options.node_rank, num_nodes, rendezvous)
     except OSError as error:
         sys.stderr.write(f"ep_worker launch: no account of this start could be written to {options.out}: {error}\n")
         return EXIT_NO_ACCOUNT
+
+
+def _set_environment(spec: StartSpec, *, alone: bool) -> None:
+    """Sets what must stand before torch is imported; `alone` where all ranks are on this machine."""
+    os.environ.update(spec.arm.environment)
+    for name, value in _BEFORE_IMPORT.items():
+        os.environ.setdefault(name, value)
+    if alone:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a host name need not resolve for ranks of one machine
 
 
 def _parser() -> argparse.ArgumentParser:

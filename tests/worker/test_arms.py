@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,3 +215,19 @@ def test_an_arm_that_is_not_there_is_inadmissible(tmp_path: Path, backend: str, 
     assert {("inadmissible", "missing_build")} == {(r["status"], r["reason_code"]) for r in start["records"]}
     assert says in start["records"][0]["reason"]
     assert Status.INADMISSIBLE.value == start["status"]
+
+
+def test_the_worker_runs_from_an_archive(tmp_path: Path) -> None:
+    """Pods have the package as a zip on their module path: it runs from there, and its digest is that of the folder."""
+    package = TESTS.parent / "ep_worker"
+    archive = tmp_path / "worker.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for path in sorted(package.rglob("*.py")):
+            zipped.write(path, path.relative_to(package.parent).as_posix())
+    folder = tmp_path / "start"
+    spec = make_spec("torch-agrs", 2, how=How(dtypes=(Dtype.FP8,), boundaries=(Boundary.GEMM_READY,)))
+    done = launch(folder, spec, env={**os.environ, "PYTHONPATH": str(archive)}, cwd=tmp_path)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert source_digest(package) == read_events(folder, 0)[0]["worker_digest"]
+    assert "results" in {event["event"] for event in read_events(folder, 0)}
