@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ep_worker import bag
 from ep_worker.backends import find
 from ep_worker.backends.protocol import Problem
 from ep_worker.collectives import agree
@@ -152,7 +153,11 @@ class CellRun:
                 self._timed_error = error
 
     def _resolved(self) -> dict[str, Any]:
-        return {**self._backend.resolved(), "barrier": self._rank.barrier.name}
+        return {
+            **self._backend.resolved(),
+            "barrier": self._rank.barrier.name,
+            "bag_sums": bag.method(self._trip.problem.device),
+        }
 
     def _close(self) -> None:
         """Gives the arm's object back, no peer using it any more; a failure is noted and takes no result away."""

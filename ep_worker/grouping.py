@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn.functional import embedding_bag
 
+from ep_worker.bag import sum_bags
 from ep_worker.quantise import take_rows
 
 if TYPE_CHECKING:
@@ -61,22 +61,5 @@ def group(rows: Rows, num_local_experts: int) -> Groups:
 
 
 def reduce(y_GH: Tensor, groups: Groups) -> Tensor:
-    """Weights what the experts made of each pair and sums each received row's: BF16 [N, H], float32 sums, one rounding.
-
-    The sum is an embedding bag, which takes its weights in the dtype of its rows. A float32 weight is therefore given as
-    two BF16 numbers whose sum it is to 2^-17, and the row twice. That is still half the time of converting all rows to
-    float32 (52 against 106 us for 600 pairs of H = 1024 on one core), because no float32 row ever reaches memory.
-    """
-    num_rows = groups.bag_start_N.shape[0]
-    if y_GH.shape[0] == 0:
-        return y_GH.new_zeros((num_rows, y_GH.shape[1]))
-    weight_G = groups.weight_G.index_select(0, groups.bag_G)
-    high_G = weight_G.bfloat16()
-    low_G = (weight_G - high_G).bfloat16()
-    return embedding_bag(
-        groups.bag_G.repeat_interleave(2, output_size=2 * groups.bag_G.shape[0]),
-        y_GH,
-        groups.bag_start_N * 2,
-        per_sample_weights=torch.stack((high_G, low_G), 1).view(-1),
-        mode="sum",
-    )
+    """Weights what the experts made of each pair and sums each received row's: BF16 [N, H], float32 sums, one rounding."""
+    return sum_bags(y_GH, groups.bag_G, groups.bag_start_N, groups.weight_G.index_select(0, groups.bag_G))

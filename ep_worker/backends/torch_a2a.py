@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.functional import embedding_bag
 
 from ep_worker.backends.protocol import Problem, Rows
 from ep_worker.backends.torch_build import torch_provenance
 from ep_worker.backends.wire import PackedRows, count_selections, local_ids, refuse_knobs, target_ranks
+from ep_worker.bag import sum_bags
 from ep_worker.collectives import all_to_all_single
 
 if TYPE_CHECKING:
@@ -114,17 +114,10 @@ class TorchA2a:
         )
 
     def combine(self, y_NH: Tensor, handle: Layout) -> Tensor:
-        """Sends rows back and sums each token's in float32.
-
-        The sum is an embedding bag: on the CPU it takes a quarter of the time of an indexed add or of gathers added up (24
-        against 97 us at T = 256, H = 1024, R = 2), for it keeps its float32 sums in registers; on a GPU it is one kernel
-        without atomics, hence deterministic.
-        """
+        """Sends rows back and sums each token's in float32."""
         back_SH = self._back_SH[: handle.num_sent]
         all_to_all_single(back_SH, y_NH, handle.send_rows, handle.receive_rows)
-        if handle.num_sent == 0:
-            return back_SH.new_zeros((self._problem.num_tokens, back_SH.shape[1]))
-        return embedding_bag(handle.bag_S, back_SH, handle.bag_start_T, mode="sum")
+        return sum_bags(back_SH, handle.bag_S, handle.bag_start_T)
 
     def resolved(self) -> dict[str, Any]:
         """Bytes of its buffers."""
