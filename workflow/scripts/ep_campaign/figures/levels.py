@@ -88,7 +88,7 @@ def _labels(view: View, cell: Cell, max_chars: int) -> list[str]:
     for arm in view.arms:
         label = wrap_name(arm, max_chars)
         if arm == view.summary.head.reference:
-            label += "\n(reference)"
+            label += "\n(reference)" if max_chars >= len("(reference)") else "\n(ref.)"
         level = view.primary(cell.id, arm)
         if level is not None and len(level.values_us) != level.num_rounds:
             label += f"\n{len(level.values_us)} of {level.num_rounds}"

@@ -60,7 +60,7 @@ def controls_section(source: Source) -> Section:
         ),
         ("SM count", _num_sms(source)),
         ("Warm-up", _each(source, lambda profile: plural(profile.warmups, "untimed iteration"))),
-        ("Measurement", _each(source, _measurement)),
+        ("Measurement", _each(source, lambda profile: _measurement(source, profile))),
         ("Replication", "; ".join(_replication(size) for size in source.summary.head.ep_sizes)),
         ("Order", _order(source)),
         ("Hardware", _observed(source, _HARDWARE)),
@@ -149,11 +149,14 @@ def _each(source: Source, words: Any) -> str:
     return "; ".join(f"{name}: {text}" for name, text in texts.items())
 
 
-def _measurement(profile: Profile) -> str:
+def _measurement(source: Source, profile: Profile) -> str:
     loops = "phases also timed alone" if profile.isolated_loops else "phases not timed alone"
+    overrides = [size for size in source.summary.head.ep_sizes if size.iterations is not None]
+    others = "".join(f" (EP {size.ranks}: {count(size.iterations)})" for size in overrides)
     return (
-        f"{plural(profile.iterations, 'timed iteration')} of each of {plural(len(profile.boundaries), 'boundary', 'boundaries')} x "
-        f"{plural(len(profile.modes), 'mode')}, chains of {profile.chain_length}, {loops}"
+        f"{plural(profile.iterations, 'timed iteration')}{others} of each of "
+        f"{plural(len(profile.boundaries), 'boundary', 'boundaries')} x {plural(len(profile.modes), 'mode')}, chains of "
+        f"{profile.chain_length}, {loops}"
     )
 
 

@@ -50,7 +50,7 @@ def limits_section(source: Source) -> Section:
     )
     if len(head.arms) > _PAIR:
         items.append("Arms were compared with the reference only, never with each other.")
-    return Section("limits", "Limits", Rank.CAVEAT, (Bullets(tuple(items)),))
+    return Section("limits", "Limits", Rank.ANSWER, (Bullets(tuple(items)),))
 
 
 def _sizes(head: Head) -> str:

@@ -118,7 +118,8 @@ def reading_section(source: Source) -> Section:
     head = source.summary.head
     family = head.family
     within = f"{percent(family.practical_threshold, decimals=0)} %"
-    iterations = listing(dict.fromkeys(count(profile.iterations) for profile in head.profiles), last="or")
+    primary = (level.iterations for level in source.summary.levels if level.primary)
+    iterations = listing(dict.fromkeys(map(count, primary)), last="or")
     unit = (
         f"The unit is a start: one launch of one arm. Its value is the median over {iterations} iterations of the slowest rank, "
         f"at {head.primary_boundary.value}, {head.primary_mode.value}."

@@ -1,0 +1,396 @@
+"""The report as a whole: what it says of a campaign, in which order, in all three forms, reproducibly and without a gap."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from plans import REPOSITORY
+from summarised import Campaign, broken, ended, six_arms, summarise
+from synthetic import WORKER_DIGEST, Attempt
+
+from ep_campaign.errors import CampaignError
+from ep_campaign.figures import figure_names
+from ep_campaign.figures.draw import draw_figures
+from ep_campaign.report.compose import SECTIONS, compose
+from ep_campaign.report.markdown import render_markdown
+from ep_campaign.report.pull_request import MAX_CHARS
+from ep_campaign.report.source import read_source
+from ep_campaign.report.write import write_report
+from ep_worker.contract.terms import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ep_campaign.layout import Results
+    from ep_campaign.plan import Plan
+
+ONE_CELL: dict[str, Any] = {"routes": [{"name": "uniform", "kind": "uniform"}], "dtypes": ["bf16"]}
+NAMES = ("RESULTS.md", "report.html", "pr.md")
+
+
+def report(campaign: Campaign) -> dict[str, str]:
+    """The three texts, by name."""
+    draw_figures(campaign.plan, campaign.summary, campaign.results.figures)
+    return {path.name: path.read_text(encoding="utf-8") for path in write_report(campaign.results)}
+
+
+def markdown(campaign: Campaign) -> str:
+    """The text of RESULTS.md alone, which needs no figure drawn."""
+    return render_markdown(compose(read_source(campaign.results)))
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, dict[str, str]]:
+    """A complete campaign with a slower arm, and its report."""
+    campaign = summarise(tmp_path_factory.mktemp("full"))
+    return campaign, report(campaign)
+
+
+@pytest.fixture(scope="module")
+def partial(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, dict[str, str]]:
+    """A campaign with one of every misfortune, and its report."""
+    campaign = summarise(tmp_path_factory.mktemp("partial"), attempts=broken, dtypes=["bf16"])
+    return campaign, report(campaign)
+
+
+class _Page(HTMLParser):
+    """What a page is made of; fails on a tag that closes none that is open."""
+
+    VOID = frozenset({"meta", "path", "use", "rect", "image", "br", "link"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.shown: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag, f"</{tag}> closes another tag"
+
+    def handle_data(self, data: str) -> None:
+        self.shown.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """Attributes of every tag of a name."""
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def section(markdown: str, title: str) -> str:
+    """The text of one section."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", markdown, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+class TestOrder:
+    def test_begins_with_the_verdict_and_ends_with_how_to_repeat_it(
+        self, full: tuple[Campaign, dict[str, str]]
+    ) -> None:
+        """A reader finds the answer first."""
+        titles = re.findall(r"^## (.*)$", full[1]["RESULTS.md"], re.MULTILINE)
+        assert ["Verdict", "How to read it", "Figures", "Levels"] == titles[:4]
+        assert ["Limits", "Notes", "Reproduce it"] == titles[-3:]
+        assert len(SECTIONS) == len(titles) == len(set(titles))
+
+    def test_puts_every_section_into_every_form_or_names_it_as_left_out(
+        self, full: tuple[Campaign, dict[str, str]]
+    ) -> None:
+        """Nothing is silently absent."""
+        campaign, texts = full
+        for item in compose(read_source(campaign.results)).sections:
+            assert f'<section id="{item.anchor}"' in texts["report.html"]
+            assert item.title in texts["pr.md"]
+
+
+class TestVerdict:
+    def test_says_in_words_what_was_found(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """The sentence of a table row follows from its contrast: percentages of ratio and interval, one decimal."""
+        campaign, texts = full
+        contrast = next(item for item in campaign.summary.family if item.arm == "torch-agrs")
+        assert contrast.ratio is not None
+        assert contrast.interval is not None
+        numbers = [f"{100 * (value - 1):.1f}" for value in (contrast.ratio, contrast.interval.lo, contrast.interval.hi)]
+        sentence = f"torch-agrs is {numbers[0]} % slower than torch-a2a [{numbers[1]}, {numbers[2]}]"
+        assert sentence in section(texts["RESULTS.md"], "Verdict")
+        assert sentence in texts["report.html"].replace("\xa0", " ")
+        assert sentence in texts["pr.md"]
+
+    def test_answers_for_each_arm_in_one_line(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """How often, by how much, and against what."""
+        verdict = section(full[1]["RESULTS.md"], "Verdict")
+        assert re.search(
+            r"- \*\*torch-agrs\*\*: slower than torch-a2a in 4 of 4 cells \(by 1\d\.\d % to 1\d\.\d %\)\.", verdict
+        )
+        assert "- **torch-a2a-cached**: not resolved in 4 of 4 cells" in verdict
+
+    def test_of_a_campaign_without_family_claims_nothing(self, tmp_path: Path) -> None:
+        """Two rounds: values, the sentence, and not one spread, interval or p."""
+        campaign = summarise(tmp_path, ep_sizes=[{"ranks": 2, "rounds": 2, "scored": False}], **ONE_CELL)
+        text = markdown(campaign)
+        verdict = section(text, "Verdict")
+        assert "The campaign declares no family: every ratio is described, none is judged." in verdict
+        assert "All of them: too few starts (n = 2: values only; a median and a range need 3)." in verdict
+        assert 2 == verdict.count("| too few starts |")
+        level = next(item for item in campaign.summary.levels if item.primary)
+        row = next(line for line in section(text, "Levels").splitlines() if "| torch-a2a |" in line)
+        values = ", ".join(f"{value:.1f}" for value in level.values_us)
+        assert f"| uniform/bf16 | torch-a2a | 2 of 2 | values {values} | - | - | - | - | - | - | - | - |" == row
+
+
+class TestPartial:
+    def test_is_stamped_in_every_form(self, partial: tuple[Campaign, dict[str, str]]) -> None:
+        """The stamp stands before the first section."""
+        for name, text in partial[1].items():
+            assert "PARTIAL" in text[: text.index("Verdict</h2>" if name.endswith("html") else "# Verdict")]
+
+    def test_lists_excluded_rounds_with_their_reasons(self, partial: tuple[Campaign, dict[str, str]]) -> None:
+        """Round 3: torch-agrs crashed; 9: torch-a2a-cached was wrong; 10: it was never tried."""
+        excluded = section(partial[1]["RESULTS.md"], "Exclusions")
+        # It crashed after its first series, so that one of the two cells has its record.
+        row = r"\| torch-agrs \| round 3 \| ep2/decode/\w+/bf16 \| torch-agrs \| crashed \| `rank_died` \| `rank 1: planted` \|"
+        assert re.search(row, excluded)
+        assert re.search(
+            r"\| torch-a2a-cached \| round 9 \| all cells \| torch-a2a-cached \| incorrect \| `wrong_value`", excluded
+        )
+        assert "| torch-a2a-cached | round 10 | all cells | torch-a2a-cached | none | `no_attempt` |" in excluded
+        assert "| ep2/decode/round-07/torch-a2a | 2 |" in excluded
+
+    def test_counts_failed_launches(self, partial: tuple[Campaign, dict[str, str]]) -> None:
+        """torch-agrs: 2 of 13 attempts; torch-a2a: 1 of 13; torch-a2a-cached: 1 of 11, one start having none."""
+        launches = section(partial[1]["RESULTS.md"], "Failed launches")
+        assert "| torch-agrs | 2 of 13 | 11 of 12 | 0 |" in launches
+        assert "| torch-a2a | 1 of 13 | 12 of 12 | 0 |" in launches
+        assert "| torch-a2a-cached | 1 of 11 | 10 of 12 | 0 |" in launches
+
+    def test_counts_custody(self, partial: tuple[Campaign, dict[str, str]]) -> None:
+        """37 attempts, two starts tried twice, one late; checks: 33 starts x 2 cells x 2 boundaries x 2 = 264 and their like."""
+        campaign, texts = partial
+        custody = section(texts["RESULTS.md"], "Custody")
+        assert "Attempts launched: 37; interrupted, their controller having died: 0." in custody
+        assert "Starts with more than one attempt: 2. Late starts: 1." in custody
+        # Measured cells and boundaries: dispatch_ready and gemm_ready of two routes, in 33 whole starts; the crashed and the
+        # incorrect start that count add what they finished: one series of one cell, and nothing.
+        evidence = read_source(campaign.results).evidence
+        assert 2 * (33 * 4 + 1) == evidence.num_checks_passed
+        assert 4 == evidence.num_checks_failed
+
+    def test_gives_verdicts_without_late_starts(self, partial: tuple[Campaign, dict[str, str]]) -> None:
+        """Beside the verdict, in its reservation."""
+        assert "without late starts: " in section(partial[1]["RESULTS.md"], "Verdict")
+
+    def test_says_that_a_budget_ended_it(self, tmp_path: Path) -> None:
+        """Not PARTIAL: a declared rule closed the rest."""
+        text = markdown(summarise(tmp_path, attempts=ended, budget_hours=0.5, **ONE_CELL))
+        assert "**ENDED BY ITS BUDGET**" in text
+        assert "Rounds that it closed: EP 2: rounds 11-12." in section(text, "Time and cost")
+
+
+class TestEvidence:
+    def test_controls_have_the_published_rows(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """A reviewer of a published comparison finds each control again."""
+        controls = section(full[1]["RESULTS.md"], "Controls")
+        rows = re.findall(r"^\| ([A-Z][\w ,-]+) \|", controls, re.MULTILINE)
+        expected = (
+            "Input,Routing,Model shape,Operations,Timing boundary,Rank reduction,SM count,Warm-up,Measurement,Replication,"
+            "Order,Hardware,Runtime,Correctness"
+        )
+        assert expected.split(",") == rows
+
+    def test_provenance_has_every_field_with_a_value_or_a_reason(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """A field that the platform lacks says why."""
+        provenance = section(full[1]["RESULTS.md"], "Provenance")
+        assert "| torch_version | all | `2.13.0` |" in provenance
+        assert "| gpu_model | all | `not applicable: synthetic` |" in provenance
+        assert f"Worker digest: `{WORKER_DIGEST}`." in provenance
+
+    def test_provenance_shows_what_differs(self, tmp_path: Path) -> None:
+        """A number as a range over ranks and starts, a variable with its declared reason, a dirty checkout by its name."""
+
+        def attempts(plan: Plan) -> dict[str, tuple[Attempt, ...]]:
+            return {start.id: (Attempt(provenance={"peak_rss_bytes": 1000 * start.round}),) for start in plan.starts}
+
+        campaign = summarise(tmp_path, attempts=attempts, arms=six_arms(), **ONE_CELL)
+        provenance = section(markdown(campaign), "Provenance")
+        assert "| peak_rss_bytes | all | `1,000 to 12,000 over ranks and starts` |" in provenance
+        assert "| EP_BUILD | torch-a2a | `(not set)` | - |" in provenance
+        assert "| EP_BUILD | torch-a2a-under-test | `1` | the build under test |" in provenance
+
+    def test_says_that_workers_are_mixed(self, tmp_path: Path) -> None:
+        """Two accepted workers, with the reason of the second."""
+        other = "6" * 64
+
+        def attempts(plan: Plan) -> dict[str, tuple[Attempt, ...]]:
+            return {start.id: (Attempt(worker_digest=other),) for start in plan.starts if start.round == 12}
+
+        campaign = summarise(tmp_path, attempts=attempts, workers=(WORKER_DIGEST, other), **ONE_CELL)
+        provenance = section(markdown(campaign), "Provenance")
+        assert f"Worker digest: `{other}`, accepted later because: `planted`." in provenance
+        assert "a mixed campaign" in provenance
+
+    def test_unsupported_modes_are_rows_with_a_source(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """Arms, cells and reason; never a blank."""
+        row = (
+            "| torch-a2a, torch-a2a-cached, torch-agrs | graph | all | all cells | a CPU has no device graph to capture | cpu_mode "
+            "| this project |"
+        )
+        assert row in section(full[1]["RESULTS.md"], "Not supported")
+
+    def test_limits_follow_from_the_plan(self, full: tuple[Campaign, dict[str, str]], tmp_path: Path) -> None:
+        """One machine, CPUs, EP 2; and one kind of route only where there is only one."""
+        limits = section(full[1]["RESULTS.md"], "Limits")
+        assert "EP sizes measured: 2." in limits
+        assert "One machine, synthetic:" in limits
+        assert "Ranks computed on CPUs" in limits
+        assert "One kind of route" not in limits
+        assert "One kind of route, uniform" in section(markdown(summarise(tmp_path, **ONE_CELL)), "Limits")
+
+    def test_arms_over_ep_sizes_stand_side_by_side(self, tmp_path: Path) -> None:
+        """A median from three starts on; below that the row says how many starts there are."""
+        sizes = [{"ranks": 2, "rounds": 3, "scored": False}, {"ranks": 4, "rounds": 2, "scored": False}]
+        text = section(markdown(summarise(tmp_path, ep_sizes=sizes, **ONE_CELL)), "EP sizes")
+        assert re.search(r"\| decode \| uniform \| bf16 \| torch-a2a \| 2 \| 3 \| [\d.]+ \| - \| [\d,]+ \|", text)
+        assert "| decode | uniform | bf16 | torch-a2a | 4 | 2 | - | - | - |" in text
+
+
+class TestPage:
+    def test_is_whole_and_stands_alone(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """Tags close, ids are unique, links lead somewhere inside, nothing is loaded from elsewhere, nothing runs."""
+        text = full[1]["report.html"]
+        page = _Page(text)
+        assert [] == page.open
+        ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+        assert len(set(ids)) == len(ids)
+        for _, attributes in page.tags:
+            for name in ("href", "xlink:href", "src"):
+                target = attributes.get(name)
+                assert target is None or (target.startswith("#") and target[1:] in ids), target
+            for value in attributes.values():
+                for used in re.findall(r"url\(([^)]*)\)", value or ""):
+                    assert used.startswith("#"), used
+                    assert used[1:] in ids
+        assert not page.all("script")
+        assert not re.search(r"@import|https?://(?!www\.w3\.org)", text)
+
+    def test_is_accessible(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """A language, a title, one main heading, captions and scopes of tables, a label for each drawing."""
+        campaign, texts = full
+        page = _Page(texts["report.html"])
+        assert "en" == page.all("html")[0]["lang"]
+        assert 1 == len(page.all("h1")) == len(page.all("title")) == len(page.all("main"))
+        assert len(page.all("table")) == len(page.all("caption"))
+        assert all("col" == attributes.get("scope") for attributes in page.all("th"))
+        drawings = page.all("svg")
+        assert len(figure_names(campaign.plan)) == len(drawings)
+        assert all("img" == attributes["role"] and attributes["aria-label"] for attributes in drawings)
+
+
+class TestPullRequest:
+    def test_is_short_enough_and_links_no_file(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """Local images would be broken in a pull request: figures are named."""
+        text = full[1]["pr.md"]
+        assert len(text) < MAX_CHARS
+        assert "](" not in text
+        assert "`figures/forest.svg`" in text
+
+    def test_folds_all_but_the_answer(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """Every fold is closed; the verdict and the limits are open."""
+        text = full[1]["pr.md"]
+        assert text.count("<details>") == text.count("</details>") >= 10
+        for title in ("Verdict", "How to read it", "Limits", "Reproduce it"):
+            assert f"### {title}\n" in text
+
+
+class TestFiles:
+    def test_are_equal_byte_by_byte_and_name_no_place(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """Written again they are what they were; neither the folder nor the clock is in them."""
+        campaign, texts = full
+        again = {path.name: path.read_text(encoding="utf-8") for path in write_report(campaign.results)}
+        assert texts == again
+        for text in again.values():
+            assert str(campaign.results.root.parent) not in text
+
+    def test_link_figures_that_exist(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """Relative to the results folder."""
+        campaign, texts = full
+        linked = re.findall(r"!\[[^]]*\]\(([^)]*)\)", texts["RESULTS.md"])
+        assert [f"figures/{name}.svg" for name in figure_names(campaign.plan)] == linked
+        assert all((campaign.results.root / path).is_file() for path in linked)
+
+
+class TestRefusals:
+    @pytest.fixture
+    def campaign(self, tmp_path: Path) -> Campaign:
+        """One that a test may damage."""
+        made = summarise(tmp_path, ep_sizes=[{"ranks": 2, "rounds": 2, "scored": False}], **ONE_CELL)
+        draw_figures(made.plan, made.summary, made.results.figures)
+        return made
+
+    @pytest.mark.parametrize(
+        ("damage", "code"),
+        [
+            (lambda results: results.statistics.unlink(), "missing_file"),
+            (lambda results: results.validation.unlink(), "missing_file"),
+            (lambda results: results.table("records").write_bytes(b"PAR1"), "bad_table"),
+            (lambda results: (results.figures / "forest.svg").unlink(), "bad_figure"),
+            (
+                lambda results: (results.figures / "forest.svg").write_text("<svg><script>1</script></svg>"),
+                "bad_figure",
+            ),
+        ],
+        ids=["no statistics", "no validation", "cut table", "no figure", "active figure"],
+    )
+    def test_name_what_is_missing_and_write_nothing(
+        self, campaign: Campaign, damage: Callable[[Results], object], code: str
+    ) -> None:
+        """A report of half its inputs would be a report with silent gaps."""
+        damage(campaign.results)
+        with pytest.raises(CampaignError) as caught:
+            write_report(campaign.results)
+        assert (code,) == caught.value.codes
+        assert not any((campaign.results.root / name).exists() for name in NAMES)
+
+    def test_of_a_summary_of_another_plan(self, campaign: Campaign) -> None:
+        """Statistics that were copied into this folder are not its statistics."""
+        value = json.loads(campaign.results.statistics.read_text(encoding="ascii"))
+        value["head"]["plan_digest"] = "0" * 64
+        campaign.results.statistics.write_text(json.dumps(value), encoding="ascii")
+        with pytest.raises(CampaignError) as caught:
+            write_report(campaign.results)
+        assert ("mixed_plans",) == caught.value.codes
+
+    @pytest.mark.parametrize("script", ["plots", "report"])
+    def test_by_a_script_are_one_line_and_status_2(self, tmp_path: Path, script: str) -> None:
+        """An empty folder: no traceback."""
+        command = [sys.executable, str(REPOSITORY / f"workflow/scripts/{script}.py"), "--results", str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (2, "plan.json: there is no such file [missing_file]\n") == (done.returncode, done.stderr)
+
+
+def test_a_campaign_in_which_everything_failed_still_has_its_report(tmp_path: Path) -> None:
+    """Each section says what it lacks; nothing is blank."""
+    crash = (Attempt(status=Status.CRASHED, after_series=0),)
+    sizes = [{"ranks": 2, "rounds": 2, "scored": False}]
+    campaign = summarise(tmp_path, attempts=lambda plan: dict.fromkeys(plan.by_id, crash), ep_sizes=sizes, **ONE_CELL)
+    text = markdown(campaign)
+    assert "torch-agrs: no complete round" in section(text, "Verdict")
+    assert "No start has an ok record: nothing was observed." in section(text, "Provenance")
+    assert "No start has a value at the primary boundary and mode" in section(text, "Bytes and throughput")
+    assert "No round-trip was split" in section(text, "Phases")
