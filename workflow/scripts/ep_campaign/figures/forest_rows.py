@@ -77,7 +77,7 @@ def row_texts(contrast: Contrast) -> tuple[str, ...]:
         ratio = f"{ratio_text(contrast.ratio_of_medians)} (of medians)"
     else:
         ratio = ", ".join(map(ratio_text, contrast.ratios)) or "no complete round"
-    verdict = str(contrast.ruling) if contrast.ruling else "-"
+    verdict = str(contrast.ruling) if contrast.ruling else "described"
     p = p_text(contrast.adjusted_p if contrast.printable.verdicts else None)
     return str(len(contrast.rounds)), ratio, p, wrap_words(verdict, _VERDICT_CHARS)
 

@@ -79,15 +79,12 @@ class View:
         head = self.summary.head
         return self.level(cell, arm, head.primary_boundary, head.primary_mode)
 
-    def primary_contrasts(self, ep_size: int | None = None) -> list[Contrast]:
-        """Contrasts at the primary boundary and mode, judged or not, in the order of cells and arms."""
+    def primary_contrasts(self) -> list[Contrast]:
+        """Contrasts at the primary boundary and mode by cell and arm, the cells that are judged before those described."""
         place = {cell.id: number for number, cell in enumerate(self.summary.head.cells)}
-        found = [
-            item
-            for item in self.summary.contrasts
-            if item.role is not Role.SECONDARY and ep_size in (None, item.ep_size)
-        ]
-        return sorted(found, key=lambda item: (place[item.cell], self.arms.index(item.arm)))
+        found = [item for item in self.summary.contrasts if item.role is not Role.SECONDARY]
+        judged = {item.cell for item in found if item.role is Role.FAMILY}
+        return sorted(found, key=lambda item: (item.cell not in judged, place[item.cell], self.arms.index(item.arm)))
 
     def diagnostics(self, cell: str) -> Diagnostics | None:
         """What speaks against the starts of a cell; None where it has none."""

@@ -38,7 +38,8 @@ figure svg { display: block; width: 100%; height: auto; border: 1px solid var(--
 figcaption { font-size: .9rem; color: var(--grey); margin-top: .3rem; }
 @page { margin: 15mm; }
 @media print {
-  body { max-width: none; padding: 0; font-size: 9.5pt; }
+  :root { font-size: 8.5pt; }
+  body { max-width: none; padding: 0; }
   nav { display: none; }
   h2 { break-after: avoid; }
   figure { break-inside: avoid; }

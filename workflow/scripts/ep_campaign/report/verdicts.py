@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ep_campaign.analysis.contrasts import UNJUDGED
 from ep_campaign.numbers import MISSING, count, listing, p_text, percent, plural
 from ep_campaign.report.document import Bullets, Paragraph, Quoted, Rank, Section, Strong, Table, Text
 from ep_campaign.report.words import RESOLVED, outcome, reservations, true_levels
@@ -110,6 +111,8 @@ def _described_blocks(described: Sequence[Contrast]) -> list[Block]:
     head = ("cell", "what was found", "verdict", "rounds", *(() if alike else ("what the rounds allow",)))
     table = Table("Described, not judged: primary contrasts outside the family", head, tuple(rows))
     only = next(iter(sentences)) if alike else ""
+    if only == UNJUDGED:  # the caption says it
+        return [table]
     return [Paragraph(f"All of them: {only}."), table] if only else [table]
 
 
