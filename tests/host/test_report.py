@@ -220,6 +220,7 @@ class TestEvidence:
         assert "| torch_version | all | `2.13.0` |" in provenance
         assert "| gpu_model | all | `not applicable: synthetic` |" in provenance
         assert f"Worker digest: `{WORKER_DIGEST}`." in provenance
+        assert "| EP 2, decode | buffer_bytes | torch-a2a, torch-a2a-cached, torch-agrs | `4,096` |" in provenance
 
     def test_provenance_shows_what_differs(self, tmp_path: Path) -> None:
         """A number as a range over ranks and starts, a variable with its declared reason, a dirty checkout by its name."""

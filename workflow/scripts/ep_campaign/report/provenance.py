@@ -31,6 +31,7 @@ def provenance_section(source: Source) -> Section:
         here = [item for item in observed if item.ep_size == ep_size]
         blocks.append(_fields_table(source, ep_size, here))
         blocks += _environment_tables(source, ep_size, here)
+    blocks.append(_resolved_table(source))
     return Section("provenance", "Provenance", Rank.EVIDENCE, tuple(blocks))
 
 
@@ -145,3 +146,20 @@ def _variables(source: Source, observed: Observed) -> dict[str, str]:
             for name, setting in (one or {}).items():
                 merged.setdefault(name, {})[str(setting)] = None
     return {name: " or ".join(found) for name, found in merged.items()}
+
+
+def _resolved_table(source: Source) -> Table:
+    """What backends made of their knobs, over every cell, boundary and mode; arms that agree share a row."""
+    values: dict[tuple[str, str, str], dict[str, None]] = {}
+    for level in source.summary.levels:
+        for resolved in level.resolved:
+            for name, value in sorted(resolved.items()):
+                key = (f"EP {level.ep_size}, {level.profile}", name, level.arm)
+                values.setdefault(key, {})[value_text(value)] = None
+    arms: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (where, name, arm), found in values.items():
+        arms.setdefault((where, name, tuple(sorted(found))), []).append(arm)
+    rows = tuple(
+        (where, name, ", ".join(names), Quoted(" or ".join(found))) for (where, name, found), names in arms.items()
+    )
+    return Table("What backends made of their knobs", ("where", "knob", "arms", "resolved"), rows)
