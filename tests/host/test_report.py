@@ -153,6 +153,9 @@ class TestVerdict:
         row = next(line for line in section(text, "Levels").splitlines() if "| torch-a2a |" in line)
         values = ", ".join(f"{value:.1f}" for value in level.values_us)
         assert f"| uniform/bf16 | torch-a2a | 2 of 2 | values {values} | - | - | - | - | - | - | - | - |" == row
+        assert "| ep2/decode/uniform/bf16 | torch-a2a | 2 | - | too few starts | none | no |" in section(
+            text, "Diagnostics and vetoes"
+        )
 
 
 class TestPartial:
@@ -203,6 +206,29 @@ class TestPartial:
         assert "Rounds that it closed: EP 2: rounds 11-12." in section(text, "Time and cost")
 
 
+class TestHostility:
+    def test_of_a_failed_arms_account_breaks_nothing(self, tmp_path: Path) -> None:
+        """What a crashed rank says of itself is evidence: shown as it is, in a code span, and nothing more."""
+        said = "<script>alert(1)</script> | a | ```\n# b \x1b[31m@all"
+        crash = (Attempt(status=Status.CRASHED, reason_code=said, after_series=0),)
+
+        def attempts(plan: Plan) -> dict[str, tuple[Attempt, ...]]:
+            return {start.id: crash for start in plan.starts if (start.round, start.arm) == (1, "torch-agrs")}
+
+        texts = report(
+            summarise(tmp_path, attempts=attempts, ep_sizes=[{"ranks": 2, "rounds": 6, "scored": False}], **ONE_CELL)
+        )
+        page = _Page(texts["report.html"])
+        assert not page.open
+        assert not page.all("script")
+        assert "<script>alert(1)</script> | a | ``` # b @all" in page.shown
+        launches = section(texts["RESULTS.md"], "Failed launches")
+        row = next(line for line in launches.splitlines() if line.startswith("| torch-agrs | crashed | <code>"))
+        assert 6 == len(re.findall(r"(?<!\\)\|", row))
+        assert "<script>" not in texts["RESULTS.md"]
+        assert "<script>" not in texts["pr.md"]
+
+
 class TestEvidence:
     def test_controls_have_the_published_rows(self, full: tuple[Campaign, dict[str, str]]) -> None:
         """A reviewer of a published comparison finds each control again."""
@@ -226,11 +252,16 @@ class TestEvidence:
         """A number as a range over ranks and starts, a variable with its declared reason, a dirty checkout by its name."""
 
         def attempts(plan: Plan) -> dict[str, tuple[Attempt, ...]]:
-            return {start.id: (Attempt(provenance={"peak_rss_bytes": 1000 * start.round}),) for start in plan.starts}
+            def seen(number: int) -> Attempt:
+                load = {"before": number, "after": number + 0.5}
+                return Attempt(provenance={"peak_rss_bytes": 1000 * number, "load_average": load})
+
+            return {start.id: (seen(start.round),) for start in plan.starts}
 
         campaign = summarise(tmp_path, attempts=attempts, arms=six_arms(), **ONE_CELL)
         provenance = section(markdown(campaign), "Provenance")
         assert "| peak_rss_bytes | all | `1,000 to 12,000 over ranks and starts` |" in provenance
+        assert "| load_average | all | `after 1.5 to 12.5; before 1 to 12 over ranks and starts` |" in provenance
         assert "| EP_BUILD | torch-a2a | `(not set)` | - |" in provenance
         assert "| EP_BUILD | torch-a2a-under-test | `1` | the build under test |" in provenance
 

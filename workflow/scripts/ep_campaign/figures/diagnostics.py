@@ -11,6 +11,7 @@ from ep_campaign.figures.sheet import Entry, Page, arm_entries, panels, words
 from ep_campaign.figures.style import ALARM, INK, MARK_PT, SMALL_PT, Look, looks
 from ep_campaign.numbers import listing, p_text, plural
 from ep_campaign.stats.diagnostics import DRIFT_RHO, UNSTABLE_MIN_STARTS, UNSTABLE_RATIO, UNSTABLE_SHARE, VETO_P
+from ep_campaign.stats.printable import SUMMARY_MIN_N
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,8 +75,8 @@ class Line(NamedTuple):
 
 def order_line(found: Diagnostics | None) -> Line:
     """What the test of the place says."""
-    if found is None or found.order is None:
-        return Line("place: fewer than two rounds complete over all arms", veto=False)
+    if found is None or found.order is None or found.order.num_rounds < SUMMARY_MIN_N:
+        return Line("place: too few rounds complete over all arms", veto=False)
     what = "ORDER EFFECT" if found.order.veto else "place"
     text = f"{what}: p = {p_text(found.order.p)}"
     if len(found.order.mean_ranks) <= _SHOWN_RANKS:
@@ -88,9 +89,9 @@ def drift_line(found: Diagnostics | None) -> Line:
     arms = found.arms if found is not None else ()
     if drifting := [item.arm for item in arms if item.drift_veto]:
         return Line(f"DRIFT: {listing(drifting)}", veto=True)
-    tested = [item for item in arms if item.rho is not None]
+    tested = [item for item in arms if item.rho is not None and item.num_starts >= SUMMARY_MIN_N]
     if not tested:
-        return Line("drift: fewer than two starts of each arm", veto=False)
+        return Line("drift: too few starts", veto=False)
     most = max(tested, key=lambda item: abs(item.rho or 0.0))
     rho = f"{most.rho:+.2f}".replace("-", "\N{MINUS SIGN}")
     return Line(f"drift: largest {RHO} {rho}, p = {p_text(most.drift_p)} ({most.arm})", veto=False)

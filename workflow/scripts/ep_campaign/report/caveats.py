@@ -8,6 +8,7 @@ from ep_campaign.numbers import MISSING, listing, p_text, plural, span
 from ep_campaign.report.document import Paragraph, Quoted, Rank, Section, Table, Text
 from ep_campaign.report.words import rounds_words
 from ep_campaign.stats.diagnostics import DRIFT_RHO, UNSTABLE_MIN_STARTS, UNSTABLE_RATIO, UNSTABLE_SHARE, VETO_P
+from ep_campaign.stats.printable import SUMMARY_MIN_N
 from ep_campaign.summary import Role
 
 if TYPE_CHECKING:
@@ -49,8 +50,10 @@ def _order_table(found: tuple[Diagnostics, ...]) -> Table:
     rows: list[tuple[Text, ...]] = []
     for item in found:
         order = item.order
-        if order is None:
-            rows.append((item.cell, MISSING, MISSING, "fewer than two rounds complete over all arms", "no"))
+        if order is None or order.num_rounds < SUMMARY_MIN_N:
+            rows.append(
+                (item.cell, str(order.num_rounds) if order else "0 or 1", MISSING, "too few complete rounds", "no")
+            )
         else:
             ranks = ", ".join(f"{rank:.2f}" for rank in order.mean_ranks)
             veto = "yes" if order.veto else "no"
@@ -63,8 +66,9 @@ def _arms_table(found: tuple[Diagnostics, ...]) -> Table:
     rows: list[tuple[Text, ...]] = []
     for item in found:
         for arm in item.arms:
-            rho = MISSING if arm.rho is None else f"{arm.rho:+.2f}".replace("-", "\N{MINUS SIGN}")
-            p = MISSING if arm.drift_p is None else f"{p_text(arm.drift_p)} ({arm.drift_method})"
+            few = arm.num_starts < SUMMARY_MIN_N
+            rho = MISSING if few or arm.rho is None else f"{arm.rho:+.2f}".replace("-", "\N{MINUS SIGN}")
+            p = "too few starts" if few or arm.drift_p is None else f"{p_text(arm.drift_p)} ({arm.drift_method})"
             vetoes = [
                 name for name, veto in (("drift", arm.drift_veto), ("unstable starts", arm.unstable_veto)) if veto
             ]

@@ -10,7 +10,7 @@ from ep_campaign.report.document import Quoted, Rank, Section, Table, Text
 from ep_campaign.report.values import shown, value_text
 from ep_campaign.report.words import PLACEMENT_WORDS
 from ep_worker.contract.counter import DRAW_BITS
-from ep_worker.contract.terms import Boundary, Loop
+from ep_worker.contract.terms import Boundary, Device, Loop
 from ep_worker.contract.workload import RouteKind
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ def _num_sms(source: Source) -> str:
         for resolved in level.resolved:
             if "num_sms" in resolved:
                 by_arm.setdefault(level.arm, {})[value_text(resolved["num_sms"])] = None
+    if source.summary.head.device is Device.CPU:
+        return "none: ranks compute on CPUs"
     if not by_arm:
         return "no arm says how many it uses"
     values = {tuple(found) for found in by_arm.values()}

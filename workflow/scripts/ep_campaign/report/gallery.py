@@ -20,7 +20,7 @@ _TITLES = {
 }
 _READINGS = {
     Kind.FOREST: "Ratio of latencies with its exact interval; left of 1 the arm is faster. Filled marks carry a direction.",
-    Kind.LEVELS: "One mark is one start, from left to right by round, with the median and its exact interval beside them.",
+    Kind.LEVELS: "One mark is one start, from left to right by round; beside them median and exact interval, where starts allow.",
     Kind.ROUNDS: "One line is one arm. Shaded rounds are excluded from some contrast; hollow marks are late starts.",
     Kind.BOUNDARIES: "Medians with their phases. Compare arms within one boundary and mode, never across.",
     Kind.DIAGNOSTICS: "Each start's difference from its arm's median, by its place in the round and by round. Red is a veto.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ep_campaign.numbers import listing, plural
 from ep_campaign.report.document import Bullets, Paragraph, Quoted, Rank, Section, Table, Text
+from ep_campaign.report.source import BY_RANK
 from ep_campaign.report.values import value_text
 from ep_worker.contract.provenance import FIELDS
 
@@ -97,22 +98,32 @@ def field_text(source: Source, observed: Observed, name: str) -> str:
     found = source.evidence.varying.get((observed.ep_size, observed.arm, name), ())
     if not found:
         return "not recorded"
-    numbers = _numbers(found)
-    if numbers:
-        return f"{min(numbers):,} to {max(numbers):,} over ranks and starts"
+    if ranges := _ranges(found):
+        return f"{ranges} over ranks and starts"
     listed = "; ".join(found[:_LISTED])
     more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return f"{len(found)} distinct: {listed}{more}"
 
 
-def _numbers(texts: tuple[str, ...]) -> list[float]:
-    """All values of a field over ranks and starts, where every one of them is a number; else none."""
+def _ranges(texts: tuple[str, ...]) -> str:
+    """The range of a field over ranks and starts where it holds numbers, by key where it holds several; else nothing."""
     values: list[Any] = []
     for text in texts:
-        value = json.loads(text.removeprefix("by rank: "))
-        values += value if isinstance(value, list) and text.startswith("by rank: ") else [value]
+        value = json.loads(text.removeprefix(BY_RANK))
+        values += value if text.startswith(BY_RANK) else [value]
     known = [value for value in values if value is not None]
-    return known if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known) else []
+    if known and all(isinstance(value, dict) for value in known):
+        keys = sorted({key for value in known for key in value})
+        by_key = {key: _range([value.get(key) for value in known]) for key in keys}
+        return "; ".join(f"{key} {text}" for key, text in by_key.items()) if all(by_key.values()) else ""
+    return _range(known)
+
+
+def _range(values: list[Any]) -> str:
+    if not values or not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return ""
+    low, high = (value_text(round(end, 3)) for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def _environment_tables(source: Source, ep_size: int, observed: list[Observed]) -> list[Block]:
@@ -141,7 +152,7 @@ def _variables(source: Source, observed: Observed) -> dict[str, str]:
         return {name: str(text) for name, text in value.items()}
     merged: dict[str, dict[str, None]] = {}
     for text in source.evidence.varying.get((observed.ep_size, observed.arm, _ENVIRONMENT), ()):
-        ranks = json.loads(text.removeprefix("by rank: "))
+        ranks = json.loads(text.removeprefix(BY_RANK))
         for one in ranks if isinstance(ranks, list) else [ranks]:
             for name, setting in (one or {}).items():
                 merged.setdefault(name, {})[str(setting)] = None

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ep_campaign.summary import Summary
 
 
+BY_RANK = "by rank: "
+"""Begins the text of a value that is a list over ranks, because they differ."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Facts of attempts and records that the summary does not carry.
@@ -126,7 +130,7 @@ def _varying(attempts: list[dict[str, Any]]) -> dict[tuple[int, str, str], tuple
             continue
         for name, entry in json.loads(row["provenance"]).items():
             text = (
-                canonical_json(entry["value"]) if "value" in entry else f"by rank: {canonical_json(entry['by_rank'])}"
+                canonical_json(entry["value"]) if "value" in entry else f"{BY_RANK}{canonical_json(entry['by_rank'])}"
             )
             values.setdefault((row["ep_size"], row["arm"], name), {})[text] = None
     return {key: tuple(found) for key, found in values.items()}
