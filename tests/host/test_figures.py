@@ -319,7 +319,11 @@ def test_a_figure_without_data_says_why_in_words(campaigns: dict[str, Campaign],
     """Every start crashed: no empty panel, a sentence."""
     figure = drawn(campaigns["nothing"], kind)
     shown = words(figure)
-    assert ("no complete round" in shown) if kind is Kind.FOREST else ("has a value at" in shown and not figure.axes)
+    assert (
+        ("no complete round" in shown)
+        if kind is Kind.FOREST
+        else ("of its starts 6 crashed" in shown and not figure.axes)
+    )
 
 
 def test_an_arm_that_cannot_run_a_cell_is_named(tmp_path: Path) -> None:

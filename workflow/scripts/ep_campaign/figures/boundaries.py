@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ep_campaign.figures.marks import draw_summary, interval_notes
+from ep_campaign.figures.marks import draw_summary, interval_notes, nothing
 from ep_campaign.figures.sheet import Entry, Page, arm_entries, panels, words
 from ep_campaign.figures.style import GREY, INK, MARK_PT, SMALL_PT, Look, lighter, looks
 from ep_campaign.numbers import TimeUnit, listing, time_unit
@@ -56,9 +56,8 @@ def draw_boundaries(view: View, figure_id: FigureId) -> Figure:
     page = Page(f"Boundaries and modes: {figure_id.of}", [_ALONE], view.stamp)
     levels = [level for level in view.roundtrips(cells) if level.values_us]
     if not levels:
-        return words(
-            page, [f"No start of {figure_id.of} has a value at any boundary or mode.", *_unsupported(view, cells)]
-        )
+        why = nothing(view, figure_id, cells, "any boundary or mode")
+        return words(page, list(dict.fromkeys([*why, *_unsupported(view, cells)])))
     modes = [mode for mode in Mode if any(level.mode is mode for level in levels)]
     boundaries = [item for item in Boundary if any(level.boundary is item for level in levels)]
     has_bars = any(level.printable.summary for level in levels)

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from ep_campaign.figures.grid import cell_title, primary_levels
-from ep_campaign.figures.marks import START_KEYS, absences
+from ep_campaign.figures.marks import START_KEYS, nothing
 from ep_campaign.figures.sheet import Entry, Page, arm_entries, panels, words
 from ep_campaign.figures.style import ALARM, INK, MARK_PT, SMALL_PT, Look, looks
 from ep_campaign.numbers import listing, p_text, plural
@@ -42,8 +42,7 @@ def draw_diagnostics(view: View, figure_id: FigureId) -> Figure:
     page = Page(f"Order, drift and unstable starts: {figure_id.of}", [reading], view.stamp)
     shown = [cell for cell in cells if primary_levels(view, [cell])]
     if not shown:
-        nothing = f"No start of {figure_id.of} has a value at {view.primary_text}."
-        return words(page, [nothing, *absences(view, cells)])
+        return words(page, nothing(view, figure_id, cells, view.primary_text))
     styles = looks(view.arms)
     levels = primary_levels(view, shown)
     page.legend = [*arm_entries(styles, view.summary.head.reference), *_keys(levels)]

@@ -12,7 +12,7 @@ from ep_campaign.figures.marks import sentence
 from ep_campaign.figures.ratios import RatioAxis, ratio_axis
 from ep_campaign.figures.sheet import Entry, Page, sheet, words
 from ep_campaign.figures.style import GREY, INK, SHADE, SMALL_PT, TEXT_PT, WIDTH_MM, Look, looks
-from ep_campaign.numbers import level_text, listing
+from ep_campaign.numbers import level_text, listing, plural
 from ep_campaign.stats.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _notes(view: View, contrasts: Sequence[Contrast], axis: RatioAxis) -> list[s
     judged = "The campaign declares no family: nothing is judged."
     if family.num_contrasts:
         judged = (
-            f"adj. p: {family.test.value.replace('_', '-')} test, Holm over the family of {family.num_contrasts} contrasts, "
-            f"alpha {family.alpha:g}."
+            f"adj. p: {family.test.value.replace('_', '-')} test, Holm over the family of "
+            f"{plural(family.num_contrasts, 'contrast')}, alpha {family.alpha:g}."
         )
     notes = [f"n: complete rounds. {judged}"]
     levels = {len(item.rounds): item.interval.level for item in contrasts if item.interval}

@@ -8,7 +8,16 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ep_campaign.figures.grid import cell_grid, cell_title, cut_note, placed, primary_axis, primary_levels
-from ep_campaign.figures.marks import START_KEYS, absences, draw_missing, draw_start, interval_notes, write, write_cut
+from ep_campaign.figures.marks import (
+    START_KEYS,
+    absences,
+    draw_missing,
+    draw_start,
+    interval_notes,
+    nothing,
+    write,
+    write_cut,
+)
 from ep_campaign.figures.sheet import Entry, Page, panels, words, wrap_name
 from ep_campaign.figures.style import (
     CHAR_MM,
@@ -47,8 +56,7 @@ def draw_levels(view: View, figure_id: FigureId) -> Figure:
     page = Page(f"Latency of every start: {figure_id.of}", [reading], view.stamp)
     shown = primary_levels(view, cells)
     if not shown:
-        nothing = f"No start of {figure_id.of} has a value at {view.primary_text}."
-        return words(page, [nothing, *absences(view, cells)])
+        return words(page, nothing(view, figure_id, cells, view.primary_text))
     if any(level.printable.summary for level in shown):
         page.lines = [f"{reading} The number beside them is their median."]
     grid = cell_grid(cells, len(view.arms))

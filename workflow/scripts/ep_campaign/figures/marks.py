@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from matplotlib.lines import Line2D
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from ep_campaign.figures.names import FigureId
     from ep_campaign.figures.scale import Axis
     from ep_campaign.figures.view import View
     from ep_campaign.summary import Cell, Level
@@ -109,6 +111,20 @@ def interval_notes(levels: Sequence[Level]) -> list[str]:
         notes.append(f"Intervals of medians are exact; their true level is {listed}.")
     withheld = {level.printable.sentence: None for level in levels if level.interval_us is None}
     return notes + [sentence(text) for text in withheld if text]
+
+
+def nothing(view: View, figure_id: FigureId, cells: Sequence[Cell], where: str) -> list[str]:
+    """Why a figure has nothing to draw, in sentences; `where` says at which boundary and mode it looked."""
+    levels = [level for cell in cells for arm in view.arms if (level := view.primary(cell.id, arm))]
+    ends: dict[tuple[str, int], str] = {}
+    for level in levels:
+        for item in level.missing:
+            ends[(level.arm, item.round)] = (
+                "never tried" if item.status is None else item.status.value.replace("_", " ")
+            )
+    counts = Counter(ends.values())
+    became = f"; of its starts {listing(f'{number} {end}' for end, number in counts.items())}" if counts else ""
+    return [f"No start of {figure_id.of} has a value at {where}{became}.", *absences(view, cells)]
 
 
 def absences(view: View, cells: Sequence[Cell]) -> list[str]:

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ep_campaign.figures.grid import cell_grid, cell_title, cut_note, placed, primary_axis, primary_levels
-from ep_campaign.figures.marks import START_KEYS, absences, draw_start, write_cut
+from ep_campaign.figures.marks import START_KEYS, absences, draw_start, nothing, write_cut
 from ep_campaign.figures.sheet import Entry, Page, arm_entries, panels, words
 from ep_campaign.figures.style import MARK_PT, SHADE, Look, looks
 
@@ -36,8 +36,7 @@ def draw_rounds(view: View, figure_id: FigureId) -> Figure:
     page = Page(f"Round by round: {figure_id.of}", [reading], view.stamp)
     shown = primary_levels(view, cells)
     if not shown:
-        nothing = f"No start of {figure_id.of} has a value at {view.primary_text}."
-        return words(page, [nothing, *absences(view, cells)])
+        return words(page, nothing(view, figure_id, cells, view.primary_text))
     styles = looks(view.arms)
     grid = cell_grid(cells, len(view.arms))
     axes = [_zoomed(primary_axis(view, row)) for row in grid]
