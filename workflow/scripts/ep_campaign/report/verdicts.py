@@ -136,7 +136,7 @@ def reading_section(source: Source) -> Section:
         test = family.test.value.replace("_", "-")
         items.append(
             f"A direction needs p of at most {family.alpha:g} after Holm's adjustment over "
-            f"{plural(family.num_contrasts, 'contrast')} ({test} test over rounds); below {within} it counts as of no practical use."
+            f"{plural(family.num_contrasts, 'contrast')} ({test} test over rounds); below {within} it is of no practical use."
         )
         items.append(
             f"Not resolved is not equal. Equivalent says more: the whole interval lies within {within}. Order effect, drift, "
