@@ -98,7 +98,7 @@ class SpinBarrier:
                 if turns % turns_per_check == 0:
                     self._check(turns == turns_per_check)
 
-    def _check(self, first: bool) -> None:  # noqa: FBT001 - private
+    def _check(self, first: bool) -> None:
         """Raises where waiting on is hopeless; the clock is read seldom, for reading it is not free."""
         if self._words[self._aborted]:
             msg = f"a peer gave up before barrier {self._round}; its own account says why"

@@ -149,7 +149,8 @@ def _loops(cell: Cell, boundary: Boundary, mode: Mode, how: Measurement, entry: 
     alone = [Loop.LAYOUT, Loop.DISPATCH, Loop.COMBINE] if entry.separable_layout else [Loop.DISPATCH, Loop.COMBINE]
     return [
         roundtrip,
-        *(Series(cell.id, boundary, mode, loop, how.iterations, how.warmups, 1, same_as) for loop in alone),
+        # Phases are timed alone at this boundary only: there is no earlier one whose samples could serve.
+        *(Series(cell.id, boundary, mode, loop, how.iterations, how.warmups, 1) for loop in alone),
     ]
 
 

@@ -119,6 +119,21 @@ def test_equal_work_is_measured_once(tmp_path):
     assert same["bf16", Boundary.GEMM_READY] is None
 
 
+def test_phases_alone_are_measured_where_they_stand(tmp_path):
+    """With BF16 input as the primary boundary, its round-trip may share samples; its phases alone have no twin to share."""
+    primary = {"boundary": "bf16_ready", "mode": "host_start"}
+    plan = make_plan(tmp_path, measurement={"primary": primary, "isolated_loops": True, "iterations": 20})
+    spec = plan.spec(plan.starts[0])
+
+    measured = {series.key for series in spec.series if series.same_as is None}
+    alone = [series for series in spec.series if series.loop is not Loop.ROUNDTRIP]
+    assert alone
+    assert all(series.same_as is None and series.boundary is Boundary.BF16_READY for series in alone)
+    for series in spec.series:
+        if series.same_as is not None:
+            assert (series.cell, series.same_as.value, series.mode.value, series.loop.value) in measured
+
+
 def test_phases_follow_arm_and_mode(tmp_path):
     """An arm with a layout of its own is stamped in four phases, a cached one in three, a chain in one."""
     plan = make_plan(
