@@ -88,7 +88,9 @@ def _causes(errors: list[Any]) -> list[Any]:
         item
         for item in errors
         if item["type"] != "too_short"
-        or not any(len(other["loc"]) > len(item["loc"]) and other["loc"][: len(item["loc"])] == item["loc"] for other in errors)
+        or not any(
+            len(other["loc"]) > len(item["loc"]) and other["loc"][: len(item["loc"])] == item["loc"] for other in errors
+        )
     ]
 
 
