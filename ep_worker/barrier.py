@@ -3,9 +3,8 @@
 What a barrier leaves in a latency is the skew with which ranks come out of it. Two ranks on two cores, gloo over loopback:
 `dist.barrier` 34 us median skew (the decode round-trip itself takes about 300), spinning on a shared page without yielding
 0.06 us but 4 ms whenever a peer needs the core, spinning with `sched_yield` 2 us. Hence the last, wherever all ranks
-share a machine; elsewhere the collective one. Ranks meet twice: a rank that is through its iteration sleeps until the others
-are too, for a spinning one would take the core that their transport's threads need inside their timed regions; then all
-are awake and spin the moment until they leave together.
+share a machine; elsewhere the collective one. Letting a rank that is through its iteration sleep until the others are too,
+so that it leaves them its core, made more medians jump to a scheduler's tick, not fewer.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _WORDS_PER_SLOT = 8  # one cache line of 64-bit words for each rank, so that ranks do not fight over a line
 _SPINS_PER_CLOCK_READ = 1024
-_NAP_S = 20e-6  # with the kernel's timer slack about 75 us: short beside a round-trip, long beside a look
 
 
 class Barrier(Protocol):
@@ -82,28 +80,24 @@ class SpinBarrier:
         return 8 * _WORDS_PER_SLOT * (num_ranks + 1)
 
     def __call__(self) -> None:
-        """Waits for all ranks: asleep until the last one has come, then awake, so that all leave together."""
-        self._meet(lambda: time.sleep(_NAP_S), 1)
-        self._meet(os.sched_yield, _SPINS_PER_CLOCK_READ)
-
-    def _meet(self, give_way: Callable[[], None], turns_per_check: int) -> None:
+        """Waits for all ranks."""
         self._round += 1
-        words, arrived = self._words, self._round
+        words, arrived, give_way = self._words, self._round, os.sched_yield
         words[self._own] = arrived
         for peer in self._peers:
-            turns = 0
+            spins = 0
             while words[peer] < arrived:
                 give_way()
-                turns += 1
-                if turns % turns_per_check == 0:
-                    self._check(turns == turns_per_check)
+                spins += 1
+                if spins % _SPINS_PER_CLOCK_READ == 0:
+                    self._check(spins)
 
-    def _check(self, first: bool) -> None:
+    def _check(self, spins: int) -> None:
         """Raises where waiting on is hopeless; the clock is read seldom, for reading it is not free."""
         if self._words[self._aborted]:
             msg = f"a peer gave up before barrier {self._round}; its own account says why"
             raise PeerLostError(msg)
-        if first:
+        if spins == _SPINS_PER_CLOCK_READ:
             self._deadline = time.monotonic() + self._timeout_s
         elif time.monotonic() > self._deadline:
             late = [peer // _WORDS_PER_SLOT for peer in self._peers if self._words[peer] < self._round]
