@@ -67,7 +67,7 @@ def combine_row_bytes(hidden: int) -> int:
 def _split(counts: Matrix, local_column: list[int]) -> tuple[int, int, int]:
     """Rows in all, rows that leave their source, and the most that leave any one source."""
     total = sum(map(sum, counts))
-    remote = [sum(row) - row[column] for row, column in zip(counts, local_column, strict=False)]
+    remote = [sum(row) - row[column] for row, column in zip(counts, local_column, strict=True)]
     return total, sum(remote), max(remote, default=0)
 
 
