@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from ep_worker.contract.terms import Device
+from ep_worker.failure import MissingDeviceError
 
 if TYPE_CHECKING:
     from ep_worker.place import Place
@@ -85,10 +86,18 @@ class HostMachine:
 
 
 def open_machine(place: Place) -> Machine:
-    """The device of a rank."""
+    """The device of a rank.
+
+    Raises:
+        MissingDeviceError: There is none for it here.
+    """
     torch.set_num_threads(place.spec.threads_per_rank)
     if place.spec.device is Device.CPU:
         return HostMachine()
+    num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if place.local_rank >= num_devices:
+        msg = f"this process sees {num_devices} CUDA devices, local rank {place.local_rank} needs one of its own"
+        raise MissingDeviceError(msg)
     from ep_worker.cuda import CudaMachine  # noqa: PLC0415 - a rank on CPUs has no use for it
 
     return CudaMachine(place.local_rank)

@@ -48,6 +48,10 @@ class MissingBackendError(RuntimeError):
     """The backend is unknown or cannot be imported."""
 
 
+class MissingDeviceError(RuntimeError):
+    """There is no device for this rank."""
+
+
 class WorkloadError(RuntimeError):
     """The workload cannot be made from what lies beside the spec."""
 
@@ -67,6 +71,7 @@ _BY_TYPE: tuple[tuple[type[BaseException], Status, Reason], ...] = (
     (BarrierTimeoutError, Status.TIMED_OUT, Reason.COLLECTIVE_TIMEOUT),
     (RendezvousTimeoutError, Status.TIMED_OUT, Reason.RENDEZVOUS_TIMEOUT),
     (MissingBackendError, Status.INADMISSIBLE, Reason.MISSING_BUILD),
+    (MissingDeviceError, Status.INADMISSIBLE, Reason.MISSING_DEVICE),
     (WorkloadError, Status.CRASHED, Reason.WORKLOAD_UNREADABLE),
     (torch.OutOfMemoryError, Status.CRASHED, Reason.OUT_OF_MEMORY),
     (MemoryError, Status.CRASHED, Reason.OUT_OF_MEMORY),

@@ -67,6 +67,7 @@ class _Run:
 
     def _measure(self) -> None:
         place, spec = self._place, self._place.spec
+        entry = _entry(spec)
         machine = open_machine(place)
         self._barrier = join(place, machine)
         self._writer.event(Event.JOINED, seconds_since_launch=self._since_launch(), barrier=self._barrier.name)
@@ -78,8 +79,9 @@ class _Run:
         }
         for workload in workloads.values():
             self._writer.event(Event.WORKLOAD, **describe(spec, workload))
-        entry = _entry(spec)
         self._observer.timer_floor_ns = timer_floor_ns(machine, self._barrier)
+        # Once now and once at the end: what a killed rank measured must still say where.
+        self._observe()
         rank = Rank(place, machine, self._barrier, self._writer, entry, self._progress)
         for cell in spec.cells:
             for boundary, series in by_boundary([one for one in spec.series if one.cell == cell.id]):

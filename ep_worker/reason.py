@@ -13,6 +13,8 @@ class Reason(str, Enum):
     """Not all ranks found one another in time."""
     MISSING_BUILD = "missing_build"
     """The backend cannot be imported or is unknown: the image does not hold what the arm asks for."""
+    MISSING_DEVICE = "missing_device"
+    """There is no device for this rank: the process sees fewer than the node has ranks."""
     WORKLOAD_UNREADABLE = "workload_unreadable"
     """A trace is missing, or is not the one that the plan hashed."""
     BACKEND_RAISED = "backend_raised"

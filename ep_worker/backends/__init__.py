@@ -20,12 +20,15 @@ _OWN = {
 def find(name: str) -> type[Backend]:
     """The class of a backend: one of this worker's by its name, any other as `module:Class`.
 
+    The second form serves tests and launches by hand. A campaign's plan needs an entry of the capability table, which the
+    host reads without importing any backend.
+
     Raises:
         MissingBackendError: There is no such thing in this image.
     """
     module, separator, attribute = _OWN.get(name, name).partition(":")
     if not separator:
-        msg = f"backend {name!r} is unknown, expected {', '.join(sorted(_OWN))}, or module:Class of an installed one"
+        msg = f"backend {name!r} is unknown, expected {', '.join(sorted(_OWN))}"
         raise MissingBackendError(msg)
     try:
         return cast("type[Backend]", getattr(import_module(module), attribute))

@@ -2,9 +2,9 @@
 
 Legend: T tokens of this rank, N received rows, H hidden columns, K top-k slots, B = H / 128 scale blocks, L local experts.
 
-A backend is a class that takes a `Problem`. The names of this repository's own stand in `ep_worker.backends`; any other is
-named `module:Class` in the campaign, and says what it can do in a class attribute `capability`
-(`ep_worker.contract.capabilities.Capability`). All its methods are collective: every rank calls them in the same order.
+A backend is a class that takes a `Problem`. Those of campaigns stand in `ep_worker.backends` and, with what they can do, in
+`ep_worker.contract.capabilities`; tests and launches by hand may name another `module:Class`, with a class attribute
+`capability`. All its methods are collective: every rank calls them in the same order.
 The ranks are those of torch's default process group.
 """
 

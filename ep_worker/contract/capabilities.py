@@ -156,8 +156,9 @@ class Unsupported:
 def capability(backend: str, api_mode: ApiMode) -> Capability | None:
     """The table's entry, or None where the pair does not exist.
 
-    A backend from elsewhere is named `module:Class` and says it itself, in a class attribute `capability`; None where it
-    cannot be imported here.
+    A backend named `module:Class` says it itself, in a class attribute `capability`; None where it cannot be imported here.
+    That form serves tests and launches by hand: a campaign's backends stand in the table, because the plan is made where no
+    backend can be imported.
     """
     module, separator, name = backend.partition(":")
     if not separator:

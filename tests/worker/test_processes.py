@@ -110,7 +110,7 @@ def test_a_stopped_rank_times_out_with_stacks(tmp_path: Path) -> None:
     assert "rank 0: " in record["records"][0]["reason"]
     log = (tmp_path / "rank-1.log").read_text()
     assert "most recent call first" in log
-    assert "ep_worker/timing.py" in log
+    assert "/ep_worker/" in log
     assert "Traceback" in (tmp_path / "rank-0.log").read_text()
 
 
