@@ -67,7 +67,8 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         spec: What the ranks were told.
         launcher: How the processes ended: `outcome` (`finished`, `rank_failed`, `watchdog`, `rendezvous_timeout`,
             `interrupted`), `status`, `reason_code`, `reason`, `ranks`.
-        context: Fields that only the controller knows (attempt, sequence, clock, ...), taken over as they are.
+        context: Fields that only the controller knows (attempt, sequence, clock, ...), taken over as they are; but a start
+            that is ok in spite of how its processes ended is no infrastructure failure.
 
     Raises:
         OSError: The disk is full; no start.json is left, so the attempt counts as interrupted.
@@ -78,8 +79,10 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, compresslevel=6, filename="") as zipped:
         records = _records(files, spec, gone, zipped)
+    status = worst([Status(record["status"]) for record in records])
     start = {
         **context,
+        "infrastructure": context.get("infrastructure", False) and status is not Status.OK,
         "schema": START_SCHEMA,
         "kind": spec.kind,
         "campaign": spec.campaign,
@@ -90,7 +93,7 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         "arm": spec.arm.name,
         "backend": spec.arm.backend,
         "api_mode": spec.arm.api_mode.value,
-        "status": worst([Status(record["status"]) for record in records]).value,
+        "status": status.value,
         "teardown": _teardown(files),
         "launcher": launcher,
         "failures": files.failures(),

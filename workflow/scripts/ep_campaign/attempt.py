@@ -46,7 +46,22 @@ def die_with_parent() -> None:
 
 def utc_now() -> str:
     """The time in UTC, to the second."""
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc(dt.datetime.now(dt.UTC))
+
+
+def files_clock(folder: Path, began_utc: str) -> dict[str, Any]:
+    """The clock of an attempt that nobody saw end: from its spec to the last byte that its processes wrote.
+
+    These are dates of files, the only witness left; the controller's own clock died with it.
+    """
+    began = (folder / "spec.json").stat().st_mtime if (folder / "spec.json").exists() else folder.stat().st_mtime
+    ended = max((path.stat().st_mtime for path in folder.iterdir()), default=began)
+    ended_utc = max(began_utc, _utc(dt.datetime.fromtimestamp(ended, dt.UTC)))
+    return {"began_utc": began_utc, "ended_utc": ended_utc, "seconds": round(max(ended - began, 0.0), 3)}
+
+
+def _utc(when: dt.datetime) -> str:
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def append_journal(results: Results, entry: dict[str, Any]) -> int:
@@ -55,9 +70,16 @@ def append_journal(results: Results, entry: dict[str, Any]) -> int:
     with results.journal.open("a+", encoding="ascii") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         stream.seek(0)
-        sequence = sum('"event": "begin"' in line for line in stream) + int(entry["event"] == "begin")
-        stream.write(json.dumps({"sequence": sequence, **entry}, sort_keys=True) + "\n")
+        lines = stream.readlines()
+        sequence = sum('"event": "begin"' in line for line in lines) + int(entry["event"] == "begin")
+        torn = bool(lines) and not lines[-1].endswith("\n")  # the disk was full, or power went: keep it to itself
+        stream.write("\n" * torn + json.dumps({"sequence": sequence, **entry}, sort_keys=True) + "\n")
     return sequence
+
+
+def append_end(results: Results, start_id: str, attempt: int, seconds: float) -> None:
+    """Counts the time of an attempt that has ended: what budgets are held against."""
+    append_journal(results, {"event": "end", "start": start_id, "attempt": attempt, "seconds": seconds})
 
 
 def read_journal(results: Results) -> list[dict[str, Any]]:
@@ -108,7 +130,7 @@ def run_attempt(
         seconds = round(time.monotonic() - began, 3)
         clock = {"began_utc": began_utc, "ended_utc": utc_now(), "seconds": seconds}
         record = finish(folder, spec, start, attempt, sequence, launcher, clock, image)
-        append_journal(results, {"event": "end", "start": spec.start, "attempt": attempt, "seconds": seconds})
+        append_end(results, spec.start, attempt, seconds)
     except OSError as error:
         raise refuse("cannot_write", f"the attempt cannot be recorded: {error.strerror}", str(folder)) from error
     return record

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.attempt import INFRASTRUCTURE, finish, interrupted, read_journal, run_attempt, utc_now
+from ep_campaign.attempt import (
+    INFRASTRUCTURE,
+    append_end,
+    files_clock,
+    finish,
+    interrupted,
+    read_journal,
+    run_attempt,
+)
 from ep_campaign.errors import refuse
 from ep_campaign.layout import OUTCOME_SCHEMA
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
@@ -73,19 +81,22 @@ def _existing(plan: Plan, results: Results, start: Start, attempt: int) -> dict[
     folder = results.attempt(start.id, attempt)
     if not folder.exists():
         return None
+    journal = [e for e in read_journal(results) if e["start"] == start.id and e["attempt"] == attempt]
+    began = [entry for entry in journal if entry["event"] == "begin"]
     path = folder / "start.json"
     if path.exists():
-        return dict(json.loads(path.read_text(encoding="ascii")))
-    began = [
-        e for e in read_journal(results) if e["start"] == start.id and e["attempt"] == attempt and e["event"] == "begin"
-    ]
-    if not began:
+        record = dict(json.loads(path.read_text(encoding="ascii")))
+    elif began:
+        launcher = interrupted("the controller died while it ran; its ranks died with it")
+        spec, image = plan.spec(start), plan.document["arms"][start.arm]["image"]
+        clock = files_clock(folder, began[-1]["at_utc"])
+        record = finish(folder, spec, start, attempt, began[-1]["sequence"], launcher, clock, image)
+    else:
         folder.rename(folder.with_name(f"{folder.name}.never-begun"))
         return None
-    clock = {"began_utc": began[-1]["at_utc"], "ended_utc": utc_now(), "seconds": 0.0}
-    launcher = interrupted("the controller died while it ran; its ranks died with it")
-    spec, image = plan.spec(start), plan.document["arms"][start.arm]["image"]
-    return finish(folder, spec, start, attempt, began[-1]["sequence"], launcher, clock, image)
+    if began and len(journal) == len(began):  # its controller died before it could count the time
+        append_end(results, start.id, attempt, record["clock"]["seconds"])
+    return record
 
 
 def _account(results: Results, start: Start, record: dict[str, Any]) -> dict[str, Any]:
