@@ -23,14 +23,14 @@ $(READY): requirements.lock pyproject.toml
 
 run: $(READY) ## run the campaign CAMPAIGN (default cpu-reference), or what is left of it, and print its verdicts
 	$(BIN)/snakemake --config campaign=$(CAMPAIGN)
-	@$(BIN)/python workflow/scripts/show.py --results results/$(CAMPAIGN)
+	@$(BIN)/python workflow/scripts/show.py --results results/$(CAMPAIGN:.yaml=)
 
 plan: $(READY) ## print the plan of CAMPAIGN: matrix, order, time, cost, limits
 	@$(BIN)/python workflow/scripts/preview.py --campaign $(CAMPAIGN)
 
 summary: $(READY) ## summarise CAMPAIGN again, measuring nothing
 	$(BIN)/snakemake --config campaign=$(CAMPAIGN) summary=only --forcerun validate
-	@$(BIN)/python workflow/scripts/show.py --results results/$(CAMPAIGN)
+	@$(BIN)/python workflow/scripts/show.py --results results/$(CAMPAIGN:.yaml=)
 
 test: $(READY) ## all tests that need no cluster and no GPU
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not gpu'

@@ -13,7 +13,7 @@ from plans import REPOSITORY, make_plan
 from rows import COMPLETE, make_rows
 
 from ep_campaign.analysis.summarise import summarise
-from ep_campaign.summary import write_summary
+from ep_campaign.summary import State, write_summary
 from ep_campaign.verdict_table import WIDTH, verdict_table
 
 if TYPE_CHECKING:
@@ -132,3 +132,15 @@ def test_the_script_prints_the_table(tmp_path: Path) -> None:
     write_summary(summary, tmp_path / "statistics.json")
     shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert shown.stdout == verdict_table(summary, tmp_path / "RESULTS.md")
+
+
+def test_the_script_says_partial_with_its_exit_status(tmp_path: Path) -> None:
+    """A campaign that is not whole ends `make run` with 3, after its table: scripts must not take it for finished."""
+    summary = summary_of(tmp_path)
+    head = summary.head.model_copy(update={"state": State.PARTIAL})
+    write_summary(summary.model_copy(update={"head": head}), tmp_path / "statistics.json")
+    command = [sys.executable, "workflow/scripts/show.py", "--results", str(tmp_path)]
+    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    assert (shown.returncode, shown.stderr) == (3, "")
+    assert "State: PARTIAL" in shown.stdout

@@ -18,10 +18,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
         (("campaign=none",), "no_such_file"),
         (("campaign=tiny", "sumary=only"), "unknown_config"),
         (("campaign=tiny", "summary=yes"), "bad_config"),
+        (("campaign=tiny", "results=Snakefile"), "not_a_folder"),
     ],
 )
 def test_bad_configuration_is_refused(fresh, config, code):
-    """A missing campaign, a misspelt key, a wrong value."""
+    """A missing campaign, a misspelt key, a wrong value, a file where the results folder should be."""
     done = fresh.run("-n", "--config", *config)
 
     assert 0 != done.returncode

@@ -1,14 +1,21 @@
-"""Prints the verdicts of a campaign: what a run ends with."""
+"""Prints the verdicts of a campaign: what a run ends with. Exit status 3 where the campaign is PARTIAL."""
+
+import sys
 
 from ep_campaign.command import parser, results_of, run
-from ep_campaign.summary import read_summary
+from ep_campaign.summary import State, read_summary
 from ep_campaign.verdict_table import verdict_table
+
+EXIT_PARTIAL = 3
 
 
 def main() -> None:
     """Prints the verdict table of `--results`."""
     results = results_of(parser(__doc__ or "").parse_args())
-    print(verdict_table(read_summary(results.statistics), results.root / "RESULTS.md"), end="")
+    summary = read_summary(results.statistics)
+    print(verdict_table(summary, results.root / "RESULTS.md"), end="")
+    if summary.head.state is State.PARTIAL:
+        sys.exit(EXIT_PARTIAL)
 
 
 run(main)

@@ -13,6 +13,9 @@ from ep_campaign.layout import Results
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+EXIT_INTERRUPTED = 130
+"""What shells report of a process that Ctrl-C ended."""
+
 
 def parser(description: str) -> argparse.ArgumentParser:
     """A parser with the one argument that every stage takes."""
@@ -36,6 +39,9 @@ def run(main: Callable[[], None]) -> None:
     except OSError as error:
         _say(f"{error.filename or 'the results folder'}: cannot be written or read: {error.strerror} [cannot_write]")
         raise SystemExit(CampaignError.exit_status) from None
+    except KeyboardInterrupt:
+        _say("interrupted; the same command goes on where this one stopped")
+        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def _say(text: str) -> None:

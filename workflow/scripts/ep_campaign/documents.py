@@ -56,7 +56,8 @@ _README = """\
 
 A campaign is one YAML file, `config/campaigns/<name>.yaml`. `config/campaign.annotated.yaml` shows every field with its default;
 `config/campaign.schema.json` lets an editor complete and check them. `make plan CAMPAIGN=<name>` shows what a file asks for before
-anything runs; a faulty file is refused with every fault at once, each with its place, a reason code and what to do.
+anything runs; a faulty file is refused with all faults of its form at once, then all of what its fields say
+together, each with its place, a reason code and what to do.
 
 | file | what it holds |
 |---|---|

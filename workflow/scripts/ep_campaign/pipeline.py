@@ -31,6 +31,18 @@ SHAPES = Path("config/shapes.yaml")
 LOCAL_NODE_SET = "local"
 
 
+def campaign_path(name: str) -> Path:
+    """The file of a campaign that is named, with or without its suffix.
+
+    Raises:
+        CampaignError: This is not the folder that holds the campaigns.
+    """
+    if not CAMPAIGNS.is_dir():
+        message = f"there is no folder {CAMPAIGNS} in {Path.cwd()}: run this from the repository's root"
+        raise refuse("wrong_folder", message)
+    return CAMPAIGNS / f"{name.removesuffix('.yaml')}.yaml"
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """One campaign, as this invocation sees it.
@@ -112,8 +124,11 @@ def open_pipeline(config: dict[str, Any]) -> Pipeline:
         raise refuse("unknown_config", f"unknown --config {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     if config["summary"] not in ("", "only"):
         raise refuse("bad_config", f"summary={config['summary']!r}; expected summary=only, or nothing")
-    plan = load_plan(CAMPAIGNS / f"{config['campaign']}.yaml", SHAPES)
+    plan = load_plan(campaign_path(str(config["campaign"])), SHAPES)
     results = Results(Path(str(config["results"])) / plan.name)
+    blocking = next((path for path in (results.root, *results.root.parents) if path.exists()), Path())
+    if not blocking.is_dir():
+        raise refuse("not_a_folder", f"results={config['results']}: a file lies there; name a folder", str(blocking))
     pipeline = Pipeline(plan, results, config["summary"] == "only", str(config["new_worker"]))
     check_plan(plan, results)
     if pipeline.pending and not pipeline.summary_only:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ep_campaign.expand import load_plan
 from ep_campaign.identity import check_plan
 from ep_campaign.load import load_campaign
-from ep_campaign.pipeline import CAMPAIGNS, SHAPES
+from ep_campaign.pipeline import SHAPES, campaign_path
 from ep_campaign.routes import read_trace
 from ep_worker.contract.canonical import sha256_text, write_atomically
 
@@ -23,7 +23,7 @@ def write_plan(campaign: str, results: Results) -> None:
     Raises:
         CampaignError: The campaign is refused, or the folder holds another plan.
     """
-    path = CAMPAIGNS / f"{campaign}.yaml"
+    path = campaign_path(campaign)
     plan = load_plan(path, SHAPES)
     check_plan(plan, results)
     results.root.mkdir(parents=True, exist_ok=True)
