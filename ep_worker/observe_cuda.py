@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def cuda_libraries() -> dict[str, Any]:
         # Several mapped copies make it unknowable which one answers: every version is said, and validation refuses it.
         "collective_version_loaded": ", ".join(sorted({_nccl_version(path) for path in paths})) or None,
         "collective_version_compiled": ".".join(map(str, torch.cuda.nccl.version())),  # type: ignore[no-untyped-call] # torch has no types for it
-        "collective_library_files": [{"path": str(path), "sha256": sha256_file(path)} for path in paths] or None,
+        "collective_library_files": [{"path": str(path), "sha256": _digest(path)} for path in paths] or None,
         "cuda_version": torch.version.cuda,
         "gpu_model": properties.name,
         "driver_version": _smi("driver_version"),
@@ -48,6 +49,11 @@ def mapped_libraries(stem: str) -> list[Path]:
     lines = Path("/proc/self/maps").read_text().splitlines()
     paths = {Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
     return sorted(path for path in paths if path.name.startswith(stem) and path.exists())
+
+
+@functools.cache  # observed before and after: a mapped library does not change, and hashing one takes a second
+def _digest(path: Path) -> str:
+    return sha256_file(path)
 
 
 def _nccl_version(path: Path) -> str:
