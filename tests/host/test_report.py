@@ -84,13 +84,13 @@ class TestVerdict:
         text = markdown(campaign)
         verdict = section(text, "Verdict")
         assert "The campaign declares no family: every ratio is described, none is judged." in verdict
-        assert "All of them: too few starts (n = 2: values only; a median and a range need 3)." in verdict
+        assert "Every row of this table: too few starts (n = 2: values only; a median and a range need 3)." in verdict
         assert 2 == verdict.count("| too few starts |")
         level = next(item for item in campaign.summary.levels if item.primary)
         row = next(line for line in section(text, "Levels").splitlines() if "| torch-a2a |" in line)
         values = ", ".join(f"{value:.1f}" for value in level.values_us)
         assert f"| uniform/bf16 | torch-a2a | 2 of 2 | values {values} | - | - | - | - | - | - | - | - |" == row
-        assert "| ep2/decode/uniform/bf16 | torch-a2a | 2 | - | too few starts | none | no |" in section(
+        assert "| ep2/decode/uniform/bf16 | torch-a2a | 2 | - | too few starts | none | not testable |" in section(
             text, "Diagnostics and vetoes"
         )
 
@@ -140,7 +140,9 @@ class TestPartial:
         """Not PARTIAL: a declared rule closed the rest."""
         text = markdown(summarise(tmp_path, attempts=ended, budget_hours=0.5, **ONE_CELL))
         assert "**ENDED BY ITS BUDGET**" in text
-        assert "Rounds that it closed: EP 2: rounds 11-12." in section(text, "Time and cost")
+        costs = section(text, "Time and cost")
+        assert "Of a budget of 0.5 h " in costs
+        assert "Rounds that it closed: EP 2: rounds 11-12. To measure more, declare a larger budget" in costs
 
 
 class TestHostility:

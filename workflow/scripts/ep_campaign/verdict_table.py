@@ -6,7 +6,8 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ep_campaign.numbers import p_text, plural, ratio_text, significant, span
+from ep_campaign.numbers import listing, p_text, plural, ratio_text, significant, span
+from ep_campaign.report.words import lost_rounds
 from ep_campaign.summary import Role, State
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def _verdict(contrast: Contrast) -> str:
         said = str(contrast.ruling)
     else:
         said = "not judged"
+    if not contrast.rounds and contrast.excluded:
+        return lost_rounds(contrast)
     lost = contrast.num_rounds - len(contrast.rounds)
     return f"{said}; {len(contrast.rounds)} of {contrast.num_rounds} rounds" if lost else said
 
@@ -139,13 +142,14 @@ def _unsupported(summary: Summary, cell: str) -> list[str]:
 
 
 def _not_judged(summary: Summary) -> str:
-    """Why verdicts are missing: the sentences, each once."""
-    sentences = dict.fromkeys(
-        item.printable.sentence
-        for item in summary.contrasts
-        if item.role is not Role.SECONDARY and item.printable.sentence
+    """Why verdicts are missing: the sentences, each once, with the EP sizes that they are about."""
+    sizes: dict[str, list[int]] = {}
+    for item in summary.contrasts:
+        if item.role is not Role.SECONDARY and item.rounds and (sentence := item.printable.sentence):
+            sizes.setdefault(sentence, []).append(item.ep_size)
+    return "\n".join(
+        _wrapped(f"EP {listing(map(str, sorted(set(found))))}: {sentence}", "") for sentence, found in sizes.items()
     )
-    return "\n".join(_wrapped(f"Note: {sentence}", "") for sentence in sentences)
 
 
 def _launches(summary: Summary) -> str:

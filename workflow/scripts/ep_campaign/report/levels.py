@@ -175,7 +175,9 @@ def phases_section(source: Source) -> Section:
         rows = []
         for level in found:
             loops = [alone.get((level.cell, level.boundary, level.mode, level.arm, loop)) for loop in _ALONE]
-            phases = [level.layout_us, level.dispatch_us, level.combine_us] if level.printable.summary else [None] * 3
+            # Of one start this is its own value; of two, a median would be neither's.
+            few = not level.printable.summary and len(level.values_us) > 1
+            phases = [None] * 3 if few else [level.layout_us, level.dispatch_us, level.combine_us]
             shown = [unit.text(value) for value in phases]
             apart = [median_cell(item, unit) if item is not None else MISSING for item in loops]
             where = (_short(level), level.boundary.value, level.mode.value, level.arm)
