@@ -35,9 +35,16 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/complete.smk"
 
 
+# Everything but measuring and admitting runs where Snakemake runs, whatever the executor.
 localrules:
     all,
     plan,
+    validate,
+    aggregate,
+    analyse,
+    plots,
+    report,
+    complete,
 
 
 rule all:

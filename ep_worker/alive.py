@@ -8,7 +8,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FILE = ".alive"
 _LOOK_S = 0.1

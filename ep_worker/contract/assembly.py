@@ -97,7 +97,7 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         "teardown": _teardown(files),
         "launcher": launcher,
         "failures": files.failures(),
-        "provenance": merge_provenance(files.find(Event.PROVENANCE)),
+        "provenance": _provenance(files, spec, launcher),
         "worker_digests": sorted({hello["worker_digest"] for hello in files.find(Event.HELLO) if hello}),
         "workload": {route.name: _workload(files, route.name) for route in spec.routes},
         "sample_axes": list(SAMPLE_AXES),
@@ -108,6 +108,20 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
     start["files"] = {path.name: sha256_file(path) for path in sorted(base.iterdir()) if _is_sibling(path)}
     write_atomically(base / "start.json", pretty_json(start), mode=READ_ONLY)
     return start
+
+
+def _provenance(files: _Files, spec: StartSpec, launcher: dict[str, Any]) -> dict[str, Any]:
+    """What all ranks observed; and the image that a cluster says it ran, which no rank can see."""
+    merged = merge_provenance(files.find(Event.PROVENANCE))
+    image_ids = launcher.get("image_ids") or []
+    if merged and image_ids:
+        by_rank = [
+            image_ids[rank // spec.ranks_per_pod] if rank // spec.ranks_per_pod < len(image_ids) else None
+            for rank in range(spec.ep_size)
+        ]
+        alike = all(image == by_rank[0] for image in by_rank)
+        merged["image_id"] = {"value": by_rank[0]} if alike else {"by_rank": by_rank}
+    return merged
 
 
 def _is_sibling(path: Path) -> bool:

@@ -7,7 +7,6 @@ writes the job's outputs from what they leave.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,12 @@ import yaml
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
-from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
+from snakemake_interface_executor_plugins.settings import CommonSettings
 
 from snakemake_executor_plugin_gang.api import Api, RefusedError, connect
 from snakemake_executor_plugin_gang.driver import GangJob, load
 from snakemake_executor_plugin_gang.gang import Bounds, Gangs
+from snakemake_executor_plugin_gang.settings import ExecutorSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -29,42 +29,7 @@ if TYPE_CHECKING:
     from snakemake_executor_plugin_gang.driver import Driver
 
 
-@dataclass
-class ExecutorSettings(ExecutorSettingsBase):
-    """Settings: `--gang-*` on the command line, `gang-*` in a profile."""
-
-    driver: str | None = field(
-        default=None, metadata={"help": "module:Class that turns jobs into gangs.", "required": True}
-    )
-    place: Path | None = field(
-        default=None,
-        metadata={"help": "File that tells the driver what is particular to this cluster.", "required": True},
-    )
-    pod: Path | None = field(
-        default=None,
-        metadata={"help": "Pod template, YAML: resources, volumes, security context, tolerations of the ranks' pods."},
-    )
-    namespace: str = field(default="default", metadata={"help": "Namespace of the gangs' objects."})
-    kubeconfig: Path | None = field(
-        default=None, metadata={"help": "Kubeconfig; by default the service account in a pod, else ~/.kube/config."}
-    )
-    context: str | None = field(
-        default=None, metadata={"help": "Context of the kubeconfig; by default its current one."}
-    )
-    schedule_bound_s: int = field(
-        default=300, metadata={"help": "Seconds until all pods of a gang must have a node, or none may run."}
-    )
-    start_bound_s: int = field(
-        default=900, metadata={"help": "Seconds until all containers must have started; pulling images is in it."}
-    )
-    delete_bound_s: int = field(
-        default=120, metadata={"help": "Seconds until everything that was deleted must be gone."}
-    )
-    node_bound_s: int = field(default=60, metadata={"help": "Seconds that a node may look lost."})
-    api_bound_s: int = field(
-        default=600, metadata={"help": "Seconds that the API server may be out of reach before a job is given up."}
-    )
-
+__all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 common_settings = CommonSettings(
     non_local_exec=True,

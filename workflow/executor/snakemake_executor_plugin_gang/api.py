@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import urllib3
-from kubernetes import client, config, watch
+from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 if TYPE_CHECKING:
@@ -85,10 +85,6 @@ class Api:
         """Leases."""
         return client.CoordinationV1Api(self._client)
 
-    def plain(self, value: Any) -> Any:
-        """A model of the client as plain JSON."""
-        return self._client.sanitize_for_serialization(value)
-
     def call(self, what: str, function: Callable[[], Any], stop: threading.Event | None = None) -> Any:
         """The result of a call that is repeated while the server is away or busy.
 
@@ -123,20 +119,36 @@ class Api:
                 raise CancelledError(what)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
+    def json(self, what: str, function: Callable[..., Any], stop: threading.Event | None = None) -> dict[str, Any]:
+        """The answer of a call as plain JSON: the client's own models refuse what servers of other versions say.
+
+        Args:
+            what: What is asked, for messages.
+            function: Makes the call with the options that it is given.
+            stop: Ends the waiting.
+        """
+        answer = self.call(what, lambda: function(_preload_content=False, _request_timeout=_CALL_S), stop)
+        value: dict[str, Any] = json.loads(answer.data)
+        return value
+
     def wait_for_change(self, selector: str, resource_version: str, bound_s: float) -> None:
         """Blocks until a pod of a selector changes, or so many seconds pass, or the watch breaks off."""
-        watcher = watch.Watch()
+        seconds = max(1, int(bound_s))
         # A watch that breaks off is no more than a reason to look: the caller lists anew, with its own patience.
         with suppress(ApiException, urllib3.exceptions.HTTPError, OSError):
-            for _ in watcher.stream(
-                self.core.list_namespaced_pod,
+            answer: Any = self.core.list_namespaced_pod(
                 self.namespace,
                 label_selector=selector,
                 resource_version=resource_version,
-                timeout_seconds=max(1, int(bound_s)),
-                _request_timeout=bound_s + _CALL_S,
-            ):
-                watcher.stop()
+                watch=True,
+                timeout_seconds=seconds,
+                _preload_content=False,
+                _request_timeout=seconds + _CALL_S,
+            )
+            try:
+                next(answer.stream(amt=1), None)
+            finally:
+                answer.close()
 
 
 def _passes(error: ApiException) -> bool:

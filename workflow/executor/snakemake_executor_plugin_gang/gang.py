@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from snakemake_executor_plugin_gang.pods import Assessment
     from snakemake_executor_plugin_gang.request import GangRequest
 
-_LOOK_S = 20.0
+_LOOK_S = 10.0
 """How long a watch stays open: bounds are held to this, and a change that a watch lost is seen at the latest then."""
 _TELL_S = 30.0
 _PEERS_S = 15.0
@@ -61,12 +62,12 @@ class Gangs:
     def names(self, labels: Mapping[str, str], stop: threading.Event) -> list[str]:
         """Names of gangs with these labels."""
         selector = ",".join(f"{key}={value}" for key, value in {**labels, objects.APP_LABEL: objects.APP}.items())
-        found = self.api.call(
+        found = self.api.json(
             "list gangs",
-            lambda: self.api.core.list_namespaced_config_map(self.api.namespace, label_selector=selector),
+            lambda **raw: self.api.core.list_namespaced_config_map(self.api.namespace, label_selector=selector, **raw),
             stop,
         )
-        return sorted({item.metadata.labels[objects.GANG_LABEL] for item in found.items})
+        return sorted({item["metadata"]["labels"][objects.GANG_LABEL] for item in found["items"]})
 
     def run(self, request: GangRequest, stop: threading.Event) -> GangResult:
         """Runs a gang to its end; one of this name that is already there is taken over as it is.
@@ -133,7 +134,8 @@ class Gangs:
 
     def _create(self, what: str, group: str, method: str, manifest: dict[str, Any], stop: threading.Event) -> None:
         try:
-            self.api.call(what, lambda: getattr(getattr(self.api, group), method)(self.api.namespace, manifest), stop)
+            create = lambda **raw: getattr(getattr(self.api, group), method)(self.api.namespace, manifest, **raw)  # noqa: E731
+            self.api.json(what, create, stop)
         except ApiException as error:
             if (
                 error.status != CONFLICT
@@ -142,14 +144,16 @@ class Gangs:
 
     def _owner_uid(self, name: str, stop: threading.Event | None) -> str | None:
         try:
-            found = self.api.call(
-                f"gang {name}: owner", lambda: self.api.core.read_namespaced_config_map(name, self.api.namespace), stop
+            found = self.api.json(
+                f"gang {name}: owner",
+                lambda **raw: self.api.core.read_namespaced_config_map(name, self.api.namespace, **raw),
+                stop,
             )
         except ApiException as error:
             if error.status == NOT_FOUND:
                 return None
             raise
-        return str(found.metadata.uid)
+        return str(found["metadata"]["uid"])
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
@@ -176,12 +180,12 @@ class Gangs:
             self.api.wait_for_change(selector, version, min(_LOOK_S, watched.until_next_bound(found, now)))
 
     def _pods(self, selector: str, stop: threading.Event) -> tuple[list[dict[str, Any]], str]:
-        found = self.api.call(
+        found = self.api.json(
             f"list pods of {selector}",
-            lambda: self.api.core.list_namespaced_pod(self.api.namespace, label_selector=selector),
+            lambda **raw: self.api.core.list_namespaced_pod(self.api.namespace, label_selector=selector, **raw),
             stop,
         )
-        return [self.api.plain(item) for item in found.items], found.metadata.resource_version
+        return found["items"], found["metadata"]["resourceVersion"]
 
     # -- gathering -----------------------------------------------------------------------------------------------------
 
@@ -226,29 +230,31 @@ class Gangs:
     def _known(self, name: str) -> list[tuple[str, str, str]]:
         """(kind, name, UID) of every object of a gang, dependents first."""
         selector = f"{objects.GANG_LABEL}={name}"
-        lists = {
-            "Job": lambda: self.api.batch.list_namespaced_job(self.api.namespace, label_selector=selector),
-            "Pod": lambda: self.api.core.list_namespaced_pod(self.api.namespace, label_selector=selector),
-            "Service": lambda: self.api.core.list_namespaced_service(self.api.namespace, label_selector=selector),
-            "ConfigMap": lambda: self.api.core.list_namespaced_config_map(self.api.namespace, label_selector=selector),
+        core, batch, namespace = self.api.core, self.api.batch, self.api.namespace
+        lists: dict[str, Callable[..., Any]] = {
+            "Job": batch.list_namespaced_job,
+            "Pod": core.list_namespaced_pod,
+            "Service": core.list_namespaced_service,
+            "ConfigMap": core.list_namespaced_config_map,
         }
         return [
-            (kind, item.metadata.name, item.metadata.uid)
+            (kind, item["metadata"]["name"], item["metadata"]["uid"])
             for kind, listing in lists.items()
-            for item in self.api.call(f"gang {name}: list {kind}", listing).items
+            for item in self.api.json(
+                f"gang {name}: list {kind}", functools.partial(listing, namespace, label_selector=selector)
+            )["items"]
         ]
 
     def _delete(self, kind: str, name: str) -> None:
-        deletes: dict[str, Callable[[], Any]] = {
-            "Job": lambda: self.api.batch.delete_namespaced_job(
-                name, self.api.namespace, propagation_policy="Background"
-            ),
-            "Pod": lambda: self.api.core.delete_namespaced_pod(name, self.api.namespace),
-            "Service": lambda: self.api.core.delete_namespaced_service(name, self.api.namespace),
-            "ConfigMap": lambda: self.api.core.delete_namespaced_config_map(name, self.api.namespace),
+        core, batch = self.api.core, self.api.batch
+        deletes: dict[str, Callable[..., Any]] = {
+            "Job": functools.partial(batch.delete_namespaced_job, propagation_policy="Background"),
+            "Pod": core.delete_namespaced_pod,
+            "Service": core.delete_namespaced_service,
+            "ConfigMap": core.delete_namespaced_config_map,
         }
         with suppress(ApiException):  # gone already, or refused: the proof tells which
-            self.api.call(f"delete {kind} {name}", deletes[kind])
+            self.api.json(f"delete {kind} {name}", functools.partial(deletes[kind], name, self.api.namespace))
 
     def _prove_gone(self, name: str, known: Sequence[tuple[str, str, str]]) -> tuple[Gone, ...]:
         deadline, pause_s = time.monotonic() + self._bounds.delete_s, 0.1

@@ -130,7 +130,7 @@ def _config_map_names(request: GangRequest) -> list[str]:
 
 
 def _container(
-    given: Mapping[str, Any], name: str, request: GangRequest, command: tuple[str, ...], variables: list[dict[str, str]]
+    given: Mapping[str, Any], name: str, request: GangRequest, command: tuple[str, ...], variables: list[dict[str, Any]]
 ) -> dict[str, Any]:
     mounts = [
         *given.get("volumeMounts", []),
@@ -147,13 +147,14 @@ def _container(
     }
 
 
-def _variables(request: GangRequest, index: int) -> list[dict[str, str]]:
+def _variables(request: GangRequest, index: int) -> list[dict[str, Any]]:
     own = {
         "GANG_INDEX": str(index),
         "GANG_SIZE": str(request.num_pods),
         "GANG_HOST": f"{request.name}-0.{request.name}",
     }
-    return [{"name": name, "value": value} for name, value in {**request.environment, **own}.items()]
+    node = {"name": "GANG_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    return [*({"name": name, "value": value} for name, value in {**request.environment, **own}.items()), node]
 
 
 def _place(spec: dict[str, Any], request: GangRequest) -> None:

@@ -46,8 +46,8 @@ class GangRequest:
     """One gang: `num_pods` pods that start together or not at all.
 
     Each pod has two containers of one image: `ranks`, which works, and `collect`, which prints to its log what the first has
-    left in `/gang/out`. Both see `files` in `/gang/files` and the variables GANG_INDEX, GANG_SIZE and GANG_HOST (the address
-    of pod 0).
+    left in `/gang/out`. Both see `files` in `/gang/files` and the variables GANG_INDEX, GANG_SIZE, GANG_HOST (the address
+    of pod 0) and GANG_NODE.
 
     Attributes:
         name: Lower-case letters, digits and dashes, at most `MAX_NAME`; the same request has the same name, always.
