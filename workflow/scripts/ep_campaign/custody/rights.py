@@ -44,14 +44,13 @@ class Right:
 
 
 RIGHTS = (
-    Right("", "configmaps", ("create", "delete", "get", "list"), "a gang's owner, and the worker that its pods run"),
-    Right("", "services", ("create", "get", "list"), "the headless Service by which ranks find each other"),
-    Right("batch", "jobs", ("create", "get", "list"), "one Job for each pod of a gang; deleting its owner deletes it"),
-    Right("", "pods", ("get", "list", "watch"), "how a gang fares, and that it is gone"),
+    Right("", "configmaps", ("create", "delete", "get", "list"), "a gang's owner, and the files that its pods read"),
+    Right("", "services", ("create", "delete", "list"), "the headless Service by which ranks find each other"),
+    Right("batch", "jobs", ("create", "delete", "list"), "one Job for each pod of a gang"),
+    Right("", "pods", ("delete", "list", "watch"), "how a gang fares, and that it is gone"),
     Right("", "pods/log", ("get",), "results and diagnostics come out through logs"),
-    Right("", "events", ("list",), "why a pod does not start"),
     Right("coordination.k8s.io", "leases", ("create", "get", "update"), "who may use the node set"),
-    Right("", "nodes", ("get", "list"), "whether the named nodes are there, ready and whole", everywhere=True),
+    Right("", "nodes", ("list",), "whether the named nodes are there, ready and whole", everywhere=True),
     Right("", "pods", ("list",), "whether anybody else's pods hold their devices", everywhere=True),
 )
 
