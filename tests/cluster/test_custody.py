@@ -30,6 +30,7 @@ pytestmark = pytest.mark.cluster
 
 NAME = "ep-campaign-test"
 GPU = "example.com/gpu"
+OWN = ("ep-campaign/campaign", "smoke")
 
 
 @pytest.fixture(scope="module")
@@ -261,21 +262,21 @@ def put_pod(everything: client.ApiClient, space: str, name: str, on: str, num_gp
     return str(made.metadata.uid)
 
 
-def nodes_place(name: str, **nodes: Any) -> CustodySection:
-    section = {"names": (name,), "resources": {GPU: 8}, "instance_type": "test.8xlarge", "wait_s": 1, **nodes}
+def nodes_place(**nodes: Any) -> CustodySection:
+    section = {"resources": {GPU: 8}, "instance_type": "test.8xlarge", "wait_s": 1, **nodes}
     return CustodySection.model_validate({"lease": {"mode": "off"}, "nodes": section})
 
 
-def refused(server: Server, section: CustodySection, num_pods: int = 1) -> tuple[str, ...]:
+def refused(server: Server, name: str, section: CustodySection, num_nodes: int = 1) -> tuple[str, ...]:
     with pytest.raises(CampaignError) as caught:
-        Guard(server, section, "smoke/1").admit(num_pods, ("gang-campaign", "smoke"))
+        Guard(server, section, "smoke/1").admit((name,), num_nodes, OWN)
     return caught.value.codes
 
 
 class TestNodes:
     def test_a_fit_node_is_admitted_with_what_was_seen_of_it(self, server: Server, node: str) -> None:
         """The record of admission says which node, of what type, with how much."""
-        found = Guard(server, nodes_place(node), "smoke/1").admit(1, ("gang-campaign", "smoke"))
+        found = Guard(server, nodes_place(), "smoke/1").admit((node,), 1, OWN)
 
         assert [(item["name"], item["instance_type"], item["allocatable"][GPU]) for item in found] == [
             (node, "test.8xlarge", "8")
@@ -285,22 +286,22 @@ class TestNodes:
         """A cordoned node of another type with too few devices is refused with all three."""
         client.CoreV1Api(everything).patch_node(node, {"spec": {"unschedulable": True}})
 
-        section = nodes_place(node, instance_type="p6-b200.48xlarge", resources={GPU: 16})
+        section = nodes_place(instance_type="p6-b200.48xlarge", resources={GPU: 16})
 
-        assert refused(server, section) == ("node_cordoned", "wrong_instance_type", "too_few_allocatable")
+        assert refused(server, node, section) == ("node_cordoned", "wrong_instance_type", "too_few_allocatable")
 
     def test_missing_protected_and_too_few(self, server: Server, node: str) -> None:
         """Names that are not there, must not be used, or do not suffice."""
-        assert refused(server, nodes_place("no-such-node")) == ("node_missing",)
-        assert refused(server, nodes_place(node, protected=(node,))) == ("node_protected",)
-        assert refused(server, nodes_place(node), num_pods=2) == ("too_few_nodes",)
+        assert refused(server, "no-such-node", nodes_place()) == ("node_missing",)
+        assert refused(server, node, nodes_place(protected=(node,))) == ("node_protected",)
+        assert refused(server, node, nodes_place(), num_nodes=2) == ("too_few_nodes",)
 
     def test_a_node_that_never_reported_is_not_ready(self, server: Server, everything: client.ApiClient) -> None:
         """Without a kubelet's word a node is not ready."""
         core, name = client.CoreV1Api(everything), "ep-test-silent-node"
         core.create_node({"metadata": {"name": name}})
         try:
-            assert refused(server, nodes_place(name, resources={}, instance_type="")) == ("node_not_ready",)
+            assert refused(server, name, nodes_place(resources={}, instance_type="")) == ("node_not_ready",)
         finally:
             core.delete_node(name)
 
@@ -309,13 +310,13 @@ class TestNodes:
     ) -> None:
         """A pod of another team is named; once it is on its way out it is waited for, with a bound."""
         put_pod(everything, space, "trainer", node, 4)
-        busy = refused(server, nodes_place(node))
+        busy = refused(server, node, nodes_place())
         client.CoreV1Api(everything).delete_namespaced_pod("trainer", space)
-        terminating = refused(server, nodes_place(node))
+        terminating = refused(server, node, nodes_place())
         client.CoreV1Api(everything).delete_namespaced_pod("trainer", space, grace_period_seconds=0)
 
         assert (busy, terminating) == (("node_busy",), ("node_terminating",))
-        assert Guard(server, nodes_place(node), "smoke/1").admit(1, ("gang-campaign", "smoke"))
+        assert Guard(server, nodes_place(), "smoke/1").admit((node,), 1, OWN)
 
 
 class TestTeardown:
@@ -342,7 +343,7 @@ class TestTeardown:
         down = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
         core.patch_node_status(node, {"status": {"conditions": [down]}})
 
-        proof = Guard(server, nodes_place(node), "smoke/1").judge_remaining([], [owned], 1.0)
+        proof = Guard(server, nodes_place(), "smoke/1").judge_remaining([], [owned], 1.0)
         core.delete_namespaced_pod("rank", space, grace_period_seconds=0)
 
         assert proof.status == "waived"

@@ -62,20 +62,21 @@ class Guard:
         elif self._keeper is not None:
             self._keeper.check()
 
-    def admit(self, num_pods: int, own: tuple[str, str]) -> list[dict[str, Any]]:
-        """What was seen of each named node of an EP size; empty where the place names none.
+    def admit(self, names: tuple[str, ...], num_nodes: int, own: tuple[str, str]) -> list[dict[str, Any]]:
+        """What was seen of each named node.
 
         Args:
-            num_pods: Pods of the EP size, one a node.
+            names: The nodes that starts may use; none: the scheduler chooses, and nothing is asked of them.
+            num_nodes: How many an EP size needs.
             own: Label of our own pods, which do not count as others'.
 
         Raises:
             CampaignError: Everything that is wrong with them.
         """
         section = self._place.nodes
-        if not section.names:
+        if not names:
             return []
-        needs = section.needs(num_pods, own)
+        needs = section.needs(names, num_nodes, own)
         return admit_nodes(
             needs, lambda: (self._server.nodes(), self._server.pods_on(needs.names)), section.wait_s, time.sleep
         )

@@ -45,12 +45,8 @@ class LeaseSection(Section):
 
 
 class NodesSection(Section):
-    """The nodes that starts run on."""
+    """What the named nodes must be."""
 
-    names: tuple[str, ...] = Field(
-        default=(),
-        description="Nodes, in the order of their slots; none: the scheduler chooses, and nothing is asked of them.",
-    )
     instance_type: str = Field(default="", description="What each must be; empty for anything.")
     resources: dict[str, Annotated[int, Field(gt=0)]] = Field(
         default_factory=dict,
@@ -59,16 +55,16 @@ class NodesSection(Section):
     protected: tuple[str, ...] = Field(default=(), description="Nodes that no start may ever use.")
     wait_s: float = Field(default=300.0, ge=0, description="How long pods on their way out are waited for [s].")
 
-    def needs(self, num_pods: int, own: tuple[str, str]) -> NodeNeeds:
-        """What an EP size of so many pods needs, one pod a node."""
+    def needs(self, names: tuple[str, ...], num_nodes: int, own: tuple[str, str]) -> NodeNeeds:
+        """What is asked of the named nodes, of which so many must be there."""
         return NodeNeeds(
-            names=self.names[:num_pods],
+            names=names,
             resources=self.resources,
             exclusive=tuple(sorted(self.resources)),
             instance_type=self.instance_type,
             protected=self.protected,
             own=own,
-            num_nodes=num_pods,
+            num_nodes=num_nodes,
         )
 
 
@@ -111,7 +107,7 @@ class CustodySection(Section):
     """Whose the nodes are, and whether they are fit."""
 
     lease: LeaseSection = Field(default=LeaseSection(), description="The Lease of the node set.")
-    nodes: NodesSection = Field(default=NodesSection(), description="The nodes.")
+    nodes: NodesSection = Field(default=NodesSection(), description="What the named nodes must be.")
     audit: AuditSection | None = Field(default=None, description="What pods must see of their nodes; null: no audit.")
     fabric: Fabric = Field(
         default=Fabric.SOCKET, description="What must carry the bytes between nodes; socket and none need no proof."
