@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ep_worker.alive import hold
 from ep_worker.fabric import snapshot
 
 AUDIT_SCHEMA = "ep-campaign/audit/1"
@@ -80,6 +81,7 @@ def main(arguments: list[str]) -> int:
         return 2
     out = Path(arguments[0])
     out.mkdir(parents=True, exist_ok=True)
+    hold(out)  # its release, by our end, tells whoever collects that all is written
     (out / "audit.json").write_text(json.dumps(audit(), indent=1, sort_keys=True) + "\n", encoding="ascii")
     return 0
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
+
 from snakemake_executor_plugin_gang.api import Api, connect
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import pytest
 import yaml
 from clusters import admin, api_of, kubeconfig, namespace, until
 from kubernetes import client
-from snakemake_executor_plugin_gang.gang import Bounds, Gangs
-from snakemake_executor_plugin_gang.request import Code, GangRequest
 
 from ep_campaign.custody.guard import Guard
 from ep_campaign.custody.place import CustodySection
 from ep_campaign.custody.rights import CONTROLLER, each_verb, manifest, missing_rights
 from ep_campaign.custody.server import Server
 from ep_campaign.errors import CampaignError
+from snakemake_executor_plugin_gang.gang import Bounds, Gangs
+from snakemake_executor_plugin_gang.request import Code, GangRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

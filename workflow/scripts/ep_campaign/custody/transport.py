@@ -112,9 +112,9 @@ def judge_log(stack: Stack, fabric: Fabric, log: NetLog, num_nics: int = 0) -> P
     """
     if fabric in (Fabric.NONE, Fabric.SOCKET):
         return Proof(Outcome.PROVED, "", f"no fabric is asked for ({fabric.value}): nothing to prove")
-    refuted = _failed(log, stack)
-    if refuted is None and stack in _OVER_NCCL:
-        refuted = _fallback(log) or (_provider(log, num_nics) if fabric is Fabric.EFA else None)
+    refuted = fallback(stack, log)
+    if refuted is None and stack in _OVER_NCCL and fabric is Fabric.EFA:
+        refuted = _provider(log, num_nics)
     if refuted is not None:
         return refuted
     return {
@@ -124,6 +124,14 @@ def judge_log(stack: Stack, fabric: Fabric, log: NetLog, num_nics: int = 0) -> P
         Stack.UCCL: _uccl,
         Stack.GLOO: _gloo,
     }[stack](log, fabric)
+
+
+def fallback(stack: Stack, log: NetLog) -> Proof | None:
+    """What a log says against the transport; None where it says nothing, as the log of a quiet run does."""
+    refuted = _failed(log, stack)
+    if refuted is None and stack in _OVER_NCCL:
+        refuted = _fallback(log)
+    return refuted
 
 
 def judge_counters(
