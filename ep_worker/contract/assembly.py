@@ -31,8 +31,8 @@ READ_ONLY = 0o444
 class _Files:
     """Events of every rank, indexed by what assembly asks for."""
 
-    def __init__(self, folder: Path, spec: StartSpec) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, spec: StartSpec, inadmissible: dict[str, str] | None) -> None:
+        self.folder, self.inadmissible = folder, inadmissible
         self.by_rank = [read_events(folder, rank) for rank in range(spec.ep_size)]
 
     def find(self, kind: Event, **match: Any) -> list[dict[str, Any] | None]:
@@ -66,7 +66,8 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         folder: The attempt's folder, with `rank-<r>.jsonl` and `rank-<r>.samples`.
         spec: What the ranks were told.
         launcher: How the processes ended: `outcome` (`finished`, `rank_failed`, `watchdog`, `rendezvous_timeout`,
-            `interrupted`), `status`, `reason_code`, `reason`, `ranks`.
+            `interrupted`), `status`, `reason_code`, `reason`, `ranks`; and, where what carried the bytes is not what was
+            asked, `inadmissible` with a `reason_code` and a `reason`: then nothing that was measured counts.
         context: Fields that only the controller knows (attempt, sequence, clock, ...), taken over as they are; but a start
             that is ok in spite of how its processes ended is no infrastructure failure.
 
@@ -74,7 +75,7 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         OSError: The disk is full; no start.json is left, so the attempt counts as interrupted.
     """
     base = Path(folder)
-    files = _Files(base, spec)
+    files = _Files(base, spec, launcher.get("inadmissible"))
     gone = _why_unreached(files, launcher)
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, compresslevel=6, filename="") as zipped:
@@ -196,6 +197,9 @@ def _measure_record(
     oracle = {stage: _oracle(files, series.cell, record["boundary"], stage) for stage in ("before", "after")}
     record["oracle"] = oracle
     status, code, reason = _status(events, oracle, gone)
+    if status is Status.OK and files.inadmissible is not None:
+        status = Status.INADMISSIBLE
+        code, reason = files.inadmissible["reason_code"], files.inadmissible["reason"]
     record.update({"status": status.value, "reason_code": code, "reason": reason, "samples": None})
     done = [event for event in events if event is not None]
     if status is not Status.OK:

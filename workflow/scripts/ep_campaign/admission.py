@@ -10,9 +10,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ep_campaign.attempt import run_attempt
+from ep_campaign.custody.transport import environment, stack_of
 from ep_campaign.errors import CampaignError, Refusal
 from ep_worker.contract.canonical import pretty_json, write_atomically
-from ep_worker.contract.terms import Loop, Status
+from ep_worker.contract.terms import Device, Loop, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,4 +107,11 @@ def brief(spec: StartSpec) -> StartSpec:
         for series in spec.series
         if series.loop is Loop.ROUNDTRIP
     ]
-    return dataclasses.replace(spec, start=f"admission/{spec.start}", series=tuple(shortened))
+    arm = dataclasses.replace(spec.arm, environment={**spec.arm.environment, **_verbose(spec)})
+    return dataclasses.replace(spec, start=f"admission/{spec.start}", series=tuple(shortened), arm=arm)
+
+
+def _verbose(spec: StartSpec) -> dict[str, str]:
+    """Variables by which an arm's libraries say what carries their bytes, where these cross from pod to pod."""
+    crosses = spec.device is Device.CUDA and spec.ranks_per_pod < spec.ep_size
+    return environment(stack_of(spec.arm.backend)) if crosses else {}

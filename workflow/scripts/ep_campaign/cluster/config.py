@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ep_campaign.custody.place import CustodySection
 from ep_campaign.errors import CampaignError, Refusal
 from ep_campaign.load import read_yaml
 
@@ -33,6 +34,9 @@ class ClusterPlace(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, description="Variables of all ranks, alike for all arms.")
     labels: dict[str, str] = Field(
         default_factory=dict, description="Labels of every object, for example of a queue (kueue.x-k8s.io/queue-name)."
+    )
+    custody: CustodySection = Field(
+        default=CustodySection(), description="Whose the nodes are, whether they are fit, and what joins them."
     )
 
 
