@@ -121,3 +121,14 @@ class Gate:
                         return
                     (far if one is near else near).sendall(data)
         self._pairs -= {near}
+
+
+PROFILE = "EP_CAMPAIGN_TEST_PROFILE"
+
+
+def profile() -> Path:
+    """Folder of `place.yaml` (an image with Python and torch) and `pod.yaml` for the test cluster; skipped without one."""
+    path = os.environ.get(PROFILE, "")
+    if not path:
+        pytest.skip(f"{PROFILE} names no folder with place.yaml and pod.yaml: no pod can run on the test cluster")
+    return Path(path)
