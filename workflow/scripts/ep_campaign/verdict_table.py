@@ -90,7 +90,7 @@ def _values(level: Level) -> str:
 def _lack(level: Level) -> str:
     missing = Counter("no attempt" if item.status is None else item.status.value for item in level.missing)
     listed = ", ".join(f"{number} {status}" for status, number in sorted(missing.items()))
-    return f"{len(level.rounds)} of {level.num_rounds} starts ok ({listed})" if missing else ""
+    return f"{len(level.rounds)} of {plural(level.num_rounds, 'start')} ok ({listed})" if missing else ""
 
 
 def _ratio(contrast: Contrast) -> str:
@@ -116,7 +116,7 @@ def _verdict(contrast: Contrast) -> str:
     if not contrast.rounds and contrast.excluded:
         return lost_rounds(contrast)
     lost = contrast.num_rounds - len(contrast.rounds)
-    return f"{said}; {len(contrast.rounds)} of {contrast.num_rounds} rounds" if lost else said
+    return f"{said}; {len(contrast.rounds)} of {plural(contrast.num_rounds, 'round')}" if lost else said
 
 
 def _line(name: str, numbers: tuple[str, ...], verdict: str, width: int) -> str:
@@ -161,7 +161,7 @@ def _launches(summary: Summary) -> str:
 
 def _failures(launches: Launches) -> str:
     kinds = [f"{failure.num_attempts} {failure.status.value} ({failure.reason_code})" for failure in launches.failures]
-    more = f", and {len(kinds) - MAX_REASONS} other kinds" if len(kinds) > MAX_REASONS else ""
+    more = f", and {plural(len(kinds) - MAX_REASONS, 'other kind')}" if len(kinds) > MAX_REASONS else ""
     head = f"{launches.arm}: {launches.num_failed} of {plural(launches.num_attempts, 'attempt')}"
     return f"{head}: {', '.join(kinds[:MAX_REASONS])}{more}"
 
