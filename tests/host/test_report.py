@@ -14,6 +14,7 @@ from ep_campaign.numbers import significant
 from ep_campaign.report.compose import SECTIONS, compose
 from ep_campaign.report.levels import heavy_tails
 from ep_campaign.report.source import read_source
+from ep_campaign.verdict_table import verdict_table
 from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:
@@ -136,11 +137,34 @@ class TestPartial:
 
     def test_gives_verdicts_without_late_starts(self, partial: tuple[Campaign, dict[str, str]]) -> None:
         """Beside the verdict, in its reservation."""
-        assert "without late starts: " in section(partial[1]["RESULTS.md"], "Verdict")
+        assert "without late starts: the same" in section(partial[1]["RESULTS.md"], "Verdict")
+
+    def test_tells_failures_before_verdicts(self, partial: tuple[Campaign, dict[str, str]]) -> None:
+        """One start of 12 crashed; the other 11 rounds still decide."""
+        verdict = section(partial[1]["RESULTS.md"], "Verdict")
+        assert (
+            "- **torch-agrs**: CRASHED in 1 of 12 starts (rank_died); slower than torch-a2a in 2 of 2 cells" in verdict
+        )
+
+    def test_calls_an_arm_that_always_failed_nothing_to_compare(self, tmp_path: Path) -> None:
+        """Not too few starts: more rounds would not help it."""
+        wrong = Attempt(status=Status.INCORRECT)
+        text = markdown(
+            summarise(
+                tmp_path,
+                attempts=lambda plan: {start.id: (wrong,) for start in plan.starts if start.arm == "torch-agrs"},
+                **ONE_CELL,
+            )
+        )
+        answer = "- **torch-agrs**: INCORRECT in 12 of 12 starts (wrong_value); nothing to compare in 1 of 1 cell."
+        assert answer in section(text, "Verdict")
 
     def test_says_that_a_budget_ended_it(self, tmp_path: Path) -> None:
         """Not PARTIAL: a declared rule closed the rest."""
-        text = markdown(summarise(tmp_path, attempts=ended, budget_hours=0.5, **ONE_CELL))
+        campaign = summarise(tmp_path, attempts=ended, budget_hours=0.5, **ONE_CELL)
+        text = markdown(campaign)
+        assert "declare a larger budget_hours under a new campaign name" in section(text, "Exclusions")
+        assert "10 of 12 starts ok (2 not run)" in verdict_table(campaign.summary, campaign.results.root)
         assert "**ENDED BY ITS BUDGET**" in text
         costs = section(text, "Time and cost")
         assert "Of a budget of 0.5 h " in costs

@@ -106,17 +106,35 @@ def ruling(verdict: Verdict, *qualifiers: Qualifier) -> Ruling:
     [
         # 1.123 is 12.3 % more time, 1.101 is 10.1 %, 1.149 is 14.9 %
         (
-            {"ratio": 1.123, "interval": interval(1.101, 1.149), "ruling": ruling(Verdict.SLOWER)},
-            "b is 12.3 % slower than a [10.1, 14.9]",
+            {
+                "ratio": 1.123,
+                "interval": interval(1.101, 1.149),
+                "ruling": ruling(Verdict.SLOWER),
+                "num_faster": 1,
+                "num_slower": 11,
+            },
+            "b is 12.3 % slower than a [10.1, 14.9], in 11 of 12 rounds",
         ),
         # .89 is 11 % less time; .92 is 8 % and .87 is 13 %, the smaller one first
         (
-            {"ratio": 0.89, "interval": interval(0.87, 0.92), "ruling": ruling(Verdict.FASTER)},
-            "b is 11.0 % faster than a [8.0, 13.0]",
+            {
+                "ratio": 0.89,
+                "interval": interval(0.87, 0.92),
+                "ruling": ruling(Verdict.FASTER),
+                "num_faster": 10,
+                "num_slower": 2,
+            },
+            "b is 11.0 % faster than a [8.0, 13.0], in 10 of 12 rounds",
         ),
         (
-            {"ratio": 1.004, "interval": interval(0.991, 1.017), "ruling": ruling(Verdict.NOT_RESOLVED)},
-            "b against a: +0.4 % [\N{MINUS SIGN}0.9, +1.7]",
+            {
+                "ratio": 1.004,
+                "interval": interval(0.991, 1.017),
+                "ruling": ruling(Verdict.NOT_RESOLVED),
+                "num_faster": 5,
+                "num_slower": 7,
+            },
+            "b against a: +0.4 % [\N{MINUS SIGN}0.9, +1.7], faster in 5 of 12 rounds",
         ),
         ({"n": 0}, "b: no complete round"),
         ({"n": 2, "ratios": (1.05, 0.98)}, "b: ratio by round 1.050, 0.980"),

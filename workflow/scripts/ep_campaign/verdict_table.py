@@ -88,7 +88,9 @@ def _values(level: Level) -> str:
 
 
 def _lack(level: Level) -> str:
-    missing = Counter("no attempt" if item.status is None else item.status.value for item in level.missing)
+    missing = Counter(
+        "no attempt" if item.status is None else item.status.value.replace("_", " ") for item in level.missing
+    )
     listed = ", ".join(f"{number} {status}" for status, number in sorted(missing.items()))
     return f"{len(level.rounds)} of {plural(level.num_rounds, 'start')} ok ({listed})" if missing else ""
 

@@ -78,7 +78,7 @@ def _failed(summary: Summary, arm: str) -> str:
 def arm_answer(contrasts: Sequence[Contrast], failed: str = "") -> Text:
     """One arm's failures, then its verdicts over all cells of the family, as one sentence."""
     first, total = contrasts[0], len(contrasts)
-    clauses = [failed] if failed else []
+    clauses = []
     for verdict in Verdict:
         found = [item for item in contrasts if item.ruling is not None and item.ruling.verdict is verdict]
         if not found:
@@ -87,8 +87,9 @@ def arm_answer(contrasts: Sequence[Contrast], failed: str = "") -> Text:
         if verdict in RESOLVED:
             clauses.append(f"{verdict} than {first.reference} {cells} ({_range(found)})")
         else:
-            clauses.append(f"{verdict} {cells}{_why(found)}")
-    return (Strong(first.arm), f": {listing(clauses)}.")
+            empty = all(not item.rounds and item.excluded for item in found)
+            clauses.append(f"{'nothing to compare' if empty else verdict} {cells}{_why(found)}")
+    return (Strong(first.arm), f": {f'{failed}; ' if failed else ''}{listing(clauses)}.")
 
 
 def _why(contrasts: Sequence[Contrast]) -> str:

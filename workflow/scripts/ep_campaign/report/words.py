@@ -28,21 +28,22 @@ PLACEMENT_WORDS = {
 
 
 def outcome(contrast: Contrast) -> str:
-    """What a contrast shows, as one clause: `b is 12.3 % slower than a [10.1, 14.9]`."""
+    """What a contrast shows, as one clause: `b is 12.3 % slower than a [10.1, 14.9], in 11 of 12 rounds`."""
     if not contrast.rounds:
         return f"{contrast.arm}: {lost_rounds(contrast) or 'no complete round'}"
     if contrast.ratio is None or contrast.interval is None:
         return f"{contrast.arm}: {few_rounds(contrast)}"
-    lo, hi = contrast.interval.lo, contrast.interval.hi
+    lo, hi, rounds = contrast.interval.lo, contrast.interval.hi, plural(len(contrast.rounds), "round")
     if contrast.ruling is not None and contrast.ruling.verdict in RESOLVED:
-        share, low, high = contrast.ratio - 1, lo - 1, hi - 1
+        share, low, high, number = contrast.ratio - 1, lo - 1, hi - 1, contrast.num_slower
         if contrast.ruling.verdict is Verdict.FASTER:
-            share, low, high = -share, -high, -low
+            share, low, high, number = -share, -high, -low, contrast.num_faster
         size = (
             f"{percent(share)} % {contrast.ruling.verdict} than {contrast.reference} [{percent(low)}, {percent(high)}]"
         )
-        return f"{contrast.arm} is {size}"
-    return f"{contrast.arm} against {contrast.reference}: {change_text(contrast.ratio)} % [{change_text(lo)}, {change_text(hi)}]"
+        return f"{contrast.arm} is {size}, in {number} of {rounds}"
+    change = f"{change_text(contrast.ratio)} % [{change_text(lo)}, {change_text(hi)}]"
+    return f"{contrast.arm} against {contrast.reference}: {change}, faster in {contrast.num_faster} of {rounds}"
 
 
 def few_rounds(contrast: Contrast) -> str:
@@ -84,7 +85,8 @@ def reservations(contrast: Contrast, family: Family) -> str:
     if vetoes := [str(item) for item in qualifiers if item in VETOES]:
         clauses.append(_vetoed(contrast, ", ".join(vetoes), family.alpha))
     if contrast.ruling_without_late is not None:
-        clauses.append(f"without late starts: {contrast.ruling_without_late}")
+        same = contrast.ruling_without_late == contrast.ruling
+        clauses.append(f"without late starts: {'the same' if same else contrast.ruling_without_late}")
     if not contrast.rounds and contrast.excluded:
         clauses.append("nothing to compare: mend what failed, then run the same command")
     elif contrast.printable.sentence:

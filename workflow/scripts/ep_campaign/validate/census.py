@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ep_campaign.plan import Plan, Start
     from ep_campaign.validate.attempt import Attempt
 
+_LARGER_BUDGET = "for more, declare a larger budget_hours under a new campaign name"
 _RESUME = "run the campaign again: the same command measures what is missing"
 
 
@@ -115,9 +116,7 @@ def check_complete(plan: Plan, facts: Sequence[Fact]) -> Iterator[Violation]:
             continue  # read_outcomes, or the attempt's own faults, say so
         failed = {status: n for status, n in item.statuses.items() if status not in ("ok", "unsupported")}
         if item.status is Status.NOT_RUN:
-            yield missing(
-                "not_run", file, "", item.reason, "an ok record of each series", "raise budget_hours for more"
-            )
+            yield missing("not_run", file, "", item.reason, "an ok record of each series", _LARGER_BUDGET)
         elif failed or not item.statuses:
             shown = ", ".join(f"{n} {status}" for status, n in sorted(failed.items())) or item.status.value
             found = f"{shown} ({item.reason_code}: {item.reason})"
