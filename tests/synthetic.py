@@ -16,6 +16,7 @@ from latency_model import Model
 
 from ep_campaign.admission import ADMISSION_SCHEMA
 from ep_campaign.identity import accept_worker
+from ep_campaign.journal import append_begin
 from ep_campaign.layout import OUTCOME_SCHEMA, Results
 from ep_campaign.workload import input_digests, route_workload
 from ep_worker.contract.assembly import assemble
@@ -114,6 +115,8 @@ def make_results(
     begun = [entry for entry in numbered if entry[2].status is not Status.NOT_RUN]
     in_time_first = sorted(begun, key=lambda entry: entry[2].late)
     for sequence, (start, number, item) in enumerate(in_time_first, 1):
+        begun_at = {"start": start.id, "attempt": number, "round": start.round, "ep_size": start.ep_size}
+        assert sequence == append_begin(results, {**begun_at, "kind": "scored", "at_utc": "2026-11-30T00:00:00Z"})
         _write_attempt(results, plan, start, number, item, sequence, model)
     for start, number, item in numbered:
         if item.status is Status.NOT_RUN:

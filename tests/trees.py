@@ -55,9 +55,10 @@ class Tree:
     def environment(self) -> dict[str, str]:
         """This process's environment, with the copy's sources first and the copy's own cache and temporary folder."""
         paths = f"{self.root / 'workflow' / 'scripts'}{os.pathsep}{self.root}"
-        # A temporary folder of its own: the lock of the machine's node set lies there, and tests run side by side.
+        # Folders of its own for temporary files and for the lock of the machine: tests run side by side.
         (self.root / ".tmp").mkdir(exist_ok=True)
-        own = {"XDG_CACHE_HOME": str(self.root / ".cache"), "TMPDIR": str(self.root / ".tmp")}
+        folder = str(self.root / ".tmp")
+        own = {"XDG_CACHE_HOME": str(self.root / ".cache"), "TMPDIR": folder, "EP_CAMPAIGN_LOCK_FOLDER": folder}
         return {**os.environ, "PYTHONPATH": paths, **own}
 
     def command(self, *arguments: str) -> list[str]:

@@ -19,17 +19,28 @@ NOT_APPLICABLE = "not_applicable"
 
 ENVIRONMENT_PREFIXES = (
     "CUDA_",
+    "DEEP_EP_",
+    "DNNL_",
     "EP_",
     "FI_",
+    "GLIBC_",
     "GLOO_",
+    "GOMP_",
     "KMP_",
+    "LD_",
+    "MALLOC_",
     "MKL_",
     "NCCL_",
     "NVSHMEM_",
     "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "PYTHON",
     "PYTORCH_",
     "TORCH_",
+    "TRITON_",
     "UCCL_",
+    "UCX_",
 )
 """Every variable that starts with one of these is recorded."""
 

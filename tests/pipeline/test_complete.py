@@ -60,7 +60,7 @@ def test_an_unchanged_folder_has_nothing_to_do(copied):
 
 def test_starts_ran_in_the_plans_order_one_at_a_time(finished):
     """The journal's scored attempts follow the positions, and each ends before the next begins."""
-    lines = [json.loads(line) for line in (finished.results / "logs" / "journal.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (finished.results / "journal.jsonl").read_text().splitlines()]
     plan = json.loads((finished.results / "plan.json").read_text())
 
     begun = [line["start"] for line in lines if line["event"] == "begin" and line["kind"] == "scored"]

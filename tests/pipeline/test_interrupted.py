@@ -72,6 +72,6 @@ def test_whatever_interrupts_a_half_measured_start_the_same_command_ends_the_cam
         assert {"ok", "crashed"} == {item["status"] for item in record["records"]}
         assert record["clock"]["seconds"] > 0
         assert (record["launcher"]["reason_code"] == "interrupted") is record["infrastructure"]
-    lines = [json.loads(line) for line in (tree.results / "logs" / "journal.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tree.results / "journal.jsonl").read_text().splitlines()]
     begun = [(line["start"], line["attempt"]) for line in lines if line["event"] == "begin"]
     assert sorted(begun) == sorted((line["start"], line["attempt"]) for line in lines if line["event"] == "end")

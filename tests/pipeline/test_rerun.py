@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -161,6 +162,17 @@ def test_a_failed_start_never_blocks_and_is_a_target_again_and_late(fresh):
     assert "Nothing to be done" in fresh.run().stdout
 
 
+def test_a_start_that_was_deleted_and_measured_anew_is_refused(copied):
+    """A second throw of the dice: the journal knows that this attempt was begun before."""
+    shutil.rmtree(copied.outcomes()[-1].parent)
+
+    done = copied.run()
+
+    assert 0 != done.returncode
+    assert "[attempt_repeated]" in done.stdout
+    assert not (copied.results / "CAMPAIGN_COMPLETE").exists()
+
+
 def test_a_changed_plan_is_refused_with_what_to_do(copied):
     """Another seed for a folder that has results: refused, naming the field."""
     copied.write(tiny(seed=8))
@@ -178,10 +190,10 @@ def test_a_changed_worker_is_refused_unless_a_reason_is_given(copied):
     with (copied.root / "ep_worker" / "__init__.py").open("a") as stream:
         stream.write("# edited\n")
     outcome = copied.outcomes()[-1]
-    outcome.unlink()
-    for path in outcome.parent.glob("attempt-1/*"):
-        path.unlink()
-    (outcome.parent / "attempt-1").rmdir()
+    start = json.loads(outcome.read_text())["start"]
+    shutil.rmtree(outcome.parent)
+    journal = copied.results / "journal.jsonl"  # as if it had never been begun
+    journal.write_text("".join(line for line in journal.read_text().splitlines(True) if f'"{start}"' not in line))
 
     done = copied.run()
     assert 0 != done.returncode

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import datetime as dt
-import fcntl
-import json
 import os
 import shutil
 import signal
@@ -15,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ep_campaign.errors import refuse
+from ep_campaign.journal import append_begin, append_end
 from ep_worker.contract.assembly import READ_ONLY, assemble
 from ep_worker.contract.canonical import pretty_json, write_atomically
 from ep_worker.contract.terms import Status
@@ -65,32 +64,6 @@ def _utc(when: dt.datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def append_journal(results: Results, entry: dict[str, Any]) -> int:
-    """Appends a line to the journal; returns the number of `begin` lines so far: an attempt's sequence number."""
-    results.journal.parent.mkdir(parents=True, exist_ok=True)
-    with results.journal.open("a+", encoding="ascii") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        stream.seek(0)
-        lines = stream.readlines()
-        sequence = sum('"event": "begin"' in line for line in lines) + int(entry["event"] == "begin")
-        torn = bool(lines) and not lines[-1].endswith("\n")  # the disk was full, or power went: keep it to itself
-        stream.write("\n" * torn + json.dumps({"sequence": sequence, **entry}, sort_keys=True) + "\n")
-    return sequence
-
-
-def append_end(results: Results, start_id: str, attempt: int, seconds: float) -> None:
-    """Counts the time of an attempt that has ended: what budgets are held against."""
-    append_journal(results, {"event": "end", "start": start_id, "attempt": attempt, "seconds": seconds})
-
-
-def read_journal(results: Results) -> list[dict[str, Any]]:
-    """Every whole line of the journal."""
-    if not results.journal.exists():
-        return []
-    lines = results.journal.read_text(encoding="ascii").splitlines()
-    return [json.loads(line) for line in lines if line.endswith("}")]
-
-
 def controller() -> dict[str, Any]:
     """Who drives: host and, in a git checkout, commit and whether files differ from it."""
     root = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - this module's start-up is counted in every start
@@ -124,8 +97,8 @@ def run_attempt(
                 (folder / route.trace).parent.mkdir(exist_ok=True)
                 shutil.copyfile(results.root / route.trace, folder / route.trace)
         write_atomically(folder / "spec.json", pretty_json(spec.as_json()))
-        entry = {"event": "begin", "start": spec.start, "attempt": attempt, "round": start.round, "kind": spec.kind}
-        sequence = append_journal(results, {**entry, "ep_size": start.ep_size, "at_utc": utc_now()})
+        entry = {"start": spec.start, "attempt": attempt, "round": start.round, "kind": spec.kind}
+        sequence = append_begin(results, {**entry, "ep_size": start.ep_size, "at_utc": utc_now()})
         began_utc, began = utc_now(), time.monotonic()
         launcher = place.launch(folder, spec, attempt, image)
         seconds = round(time.monotonic() - began, 3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,6 +18,11 @@ if TYPE_CHECKING:
 WORKER_SCHEMA = "ep-campaign/worker/1"
 WORKER_ROOT = Path(__file__).resolve().parents[3] / "ep_worker"
 ANALYSIS_ROOT = Path(__file__).resolve().parents[1]
+
+
+LOCK_FOLDER_VARIABLE = "EP_CAMPAIGN_LOCK_FOLDER"
+"""Another folder for node-set locks: for tests that run side by side on purpose."""
+_LOCK_FOLDER = "/dev/shm"  # noqa: S108 - that it is the same for all users, whatever their TMPDIR, is the point
 
 
 def worker_digest() -> str:
@@ -113,9 +117,9 @@ def lock(path: Path, what: str, *, wait: bool = False) -> Locked:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a+", encoding="ascii")
+        stream = _open_for_all(path)
     except OSError as error:
-        raise refuse("cannot_write", f"cannot be written: {error.strerror}", str(path.parent)) from None
+        raise refuse("cannot_write", f"the lock of {what} cannot be opened: {error.strerror}", str(path)) from None
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -131,6 +135,18 @@ def lock(path: Path, what: str, *, wait: bool = False) -> Locked:
     return Locked(path, stream)
 
 
+def _open_for_all(path: Path) -> IO[str]:
+    """Opens a lock file; one that this makes is every user's to lock."""
+    try:
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        )  # no O_CREAT: sticky folders refuse it to others
+    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_CREAT, 0o666)
+        os.fchmod(descriptor, 0o666)
+    return os.fdopen(descriptor, "a+", encoding="ascii")
+
+
 def node_set_lock_path(node_set: str) -> Path:
-    """Where the lock of a node set lies on this machine: one for all users and campaigns that share its temporary folder."""
-    return Path(tempfile.gettempdir()) / f"ep-campaign-{node_set}.lock"
+    """Where the lock of a node set lies on this machine: one for all its users, whatever their temporary folders are."""
+    return Path(os.environ.get(LOCK_FOLDER_VARIABLE) or _LOCK_FOLDER) / f"ep-campaign-{node_set}.lock"

@@ -1,7 +1,7 @@
 """Where everything of a campaign lies: the one place that knows the names of files.
 
 results/<campaign>/
-    plan.json  worker.json  traces/<sha256>.csv
+    plan.json  worker.json  journal.jsonl  traces/<sha256>.csv
     admission/ep<N>.json
     starts/ep<N>/<profile>/round-<RR>/<arm>/outcome-<K>.json      what a job says; K is its first attempt
     starts/ep<N>/<profile>/round-<RR>/<arm>/attempt-<K>/          start.json samples.bin.gz rank-*.jsonl rank-*.log ...
@@ -72,8 +72,8 @@ class Results:
 
     @property
     def journal(self) -> Path:
-        """Every attempt's beginning, in order: its line number is an attempt's sequence number."""
-        return self.root / "logs" / "journal.jsonl"
+        """Every attempt's beginning and end, in order."""
+        return self.root / "journal.jsonl"
 
     def admission(self, ep_size: int) -> Path:
         """The admission record of one EP size."""

@@ -36,7 +36,17 @@ class ThisMachine:
 
     def launch(self, folder: Path, spec: StartSpec, attempt: int, image: str | None) -> dict[str, Any]:
         """As `Place.launch`: to the launcher's end, or to the controller's own bound."""
-        command = [sys.executable, "-m", "ep_worker", "launch", str(folder / "spec.json"), str(folder)]
+        # --num-nodes 1: whatever started this controller (torchrun, srun) must not be taken for what starts the ranks.
+        command = [
+            sys.executable,
+            "-m",
+            "ep_worker",
+            "launch",
+            str(folder / "spec.json"),
+            str(folder),
+            "--num-nodes",
+            "1",
+        ]
         bound_s = spec.watchdog_s + spec.rendezvous_timeout_s + GRACE_S
         with (folder / "launcher.log").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

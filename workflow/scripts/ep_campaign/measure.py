@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ep_campaign.attempt import (
     INFRASTRUCTURE,
-    append_end,
     files_clock,
     finish,
     interrupted,
-    read_journal,
     run_attempt,
 )
 from ep_campaign.errors import refuse
+from ep_campaign.journal import append_end, read_journal
 from ep_campaign.layout import OUTCOME_SCHEMA
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
 from ep_worker.contract.record import START_SCHEMA

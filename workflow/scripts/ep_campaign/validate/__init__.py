@@ -13,6 +13,7 @@ from ep_campaign.identity import accepted_workers
 from ep_campaign.validate import correctness, figures, folder, matrix, runtime
 from ep_campaign.validate.census import Fact, census, check_complete, check_sequence, fact
 from ep_campaign.validate.finding import Severity, State, Validation, Violation, sort_violations
+from ep_campaign.validate.journal import check_journal
 from ep_campaign.validate.workloads import Workloads
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def validate(plan: Plan, results: Results) -> Validation:
     found.extend(together.compare_arms())
     found.extend(check_complete(plan, facts))
     found.extend(check_sequence(facts))
+    found.extend(check_journal(results, facts))
     violations = sort_violations(folder.merge_unmeasured(plan, found))
     leftover = [violation.file for violation in violations if violation.code == "leftover_attempt"]
     return Validation(plan.name, plan.digest, violations, census(plan, facts, leftover))

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 ABSENT = "(not set)"
 _GIB = 1 << 30
+_BUILD = (
+    "backend_version",
+    "backend_commit",
+    "backend_files",
+    "collective_version_loaded",
+    "collective_version_compiled",
+    "collective_library_files",
+)
+"""What makes a build of an arm: equal in all its starts."""
 _SAME_PLACE = "arms can only be compared in one place: measure the differing starts again where the others ran"
 
 
@@ -127,12 +136,16 @@ class Runtime:
         self._reported: set[tuple[object, ...]] = set()
         self._environments: dict[tuple[int, str], tuple[str, dict[str, tuple[str, ...]]]] = {}
         self._image_ids: dict[str, _Seen] = {}
+        self._builds: dict[tuple[str, str], _Seen] = {}
+        self._hosts: dict[tuple[int, int], _Seen] = {}
         self._resolved: dict[tuple[int, str, tuple[str, ...]], tuple[str, str]] = {}
 
     def check(self, attempt: Attempt) -> Iterator[Violation]:
         """An attempt's runtime, environment, image and resolved knobs are those first seen of their kind."""
         provenance = attempt.record.provenance or {}
         yield from self._check_signature(attempt, provenance)
+        yield from self._check_build(attempt, provenance)
+        yield from self._check_hosts(attempt, values(provenance, "hostname"))
         yield from self._check_environment(attempt, variables(provenance))
         yield from self._check_image_id(attempt, values(provenance, "image_id"))
         yield from self._check_resolved(attempt)
@@ -157,6 +170,38 @@ class Runtime:
             if first.value != value and self._once("runtime", ep_size, field.name, attempt.start.arm, value):
                 expected = f"{' and '.join(first.value)}, as {first.file} says"
                 yield refusal("runtime_differs", attempt.file, place, " and ".join(value), expected, _SAME_PLACE)
+
+    def _check_build(self, attempt: Attempt, provenance: dict[str, dict[str, Any]]) -> Iterator[Violation]:
+        """An arm is one build in all its starts: two builds are two arms; and exactly one collective library is mapped."""
+        arm = attempt.start.arm
+        for name in _BUILD:
+            value = values(provenance, name)
+            if not value or is_not_applicable(provenance.get(name, {}).get("value")):
+                continue
+            first = self._builds.setdefault((arm, name), _Seen(attempt.file, arm, value))
+            if first.value != value and self._once("build", arm, name, value):
+                expected = f"{' and '.join(first.value)}, as {first.file} says"
+                action = "two builds are two arms: declare them apart, or measure the differing starts again"
+                yield refusal(
+                    "build_differs", attempt.file, f"provenance.{name}", " and ".join(value), expected, action
+                )
+        entry = provenance.get("collective_library_files", {})
+        by_rank = entry["by_rank"] if "by_rank" in entry else [entry.get("value")]
+        for files in by_rank:
+            if isinstance(files, list) and len(files) != 1 and self._once("collective", arm, len(files)):
+                found = ", ".join(str(item.get("path")) for item in files) or "none"
+                action = "find out which one answers: set one on the library path, or build the backend against torch's"
+                field = "provenance.collective_library_files"
+                yield refusal("several_collective_libraries", attempt.file, field, found, "exactly one", action)
+
+    def _check_hosts(self, attempt: Attempt, hosts: tuple[str, ...]) -> Iterator[Violation]:
+        """All arms of a round run on the same machines."""
+        block = (attempt.start.ep_size, attempt.start.round)
+        first = self._hosts.setdefault(block, _Seen(attempt.file, attempt.start.arm, hosts))
+        if first.value != hosts and hosts and self._once("hosts", block, hosts):
+            expected = f"{' and '.join(first.value)}, as {first.file} says"
+            found = " and ".join(hosts)
+            yield refusal("hosts_differ", attempt.file, "provenance.hostname", found, expected, _SAME_PLACE)
 
     def _check_environment(self, attempt: Attempt, seen: dict[str, tuple[str, ...]]) -> Iterator[Violation]:
         """Each arm's variables agree over its starts; `compare_arms` holds the arms against each other."""
