@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 VARIABLE = "EP_CAMPAIGN_TEST_KUBECONFIG"
+IMAGE_VARIABLE = "EP_CAMPAIGN_TEST_IMAGE"
+"""Image by digest whose Python has torch."""
+PYTHON_VARIABLE = "EP_CAMPAIGN_TEST_PYTHON"
+"""Its Python, where that is not `python3`."""
+RUNTIME_VARIABLE = "EP_CAMPAIGN_TEST_RUNTIME_CLASS"
+"""RuntimeClass of the pods, where the cluster's default is not right."""
 
 
 def kubeconfig() -> Path:
@@ -32,6 +38,27 @@ def kubeconfig() -> Path:
     if not path:
         pytest.skip(f"{VARIABLE} names no kubeconfig: `make test-cluster` needs a Kubernetes cluster to test on")
     return Path(path)
+
+
+def image() -> str:
+    """The image of rank pods; the test is skipped, with the reason, where none is named."""
+    name = os.environ.get(IMAGE_VARIABLE, "")
+    if not name:
+        pytest.skip(f"{IMAGE_VARIABLE} names no image by digest: rank pods need one with Python and torch")
+    return name
+
+
+def python() -> str:
+    """Python of that image."""
+    return os.environ.get(PYTHON_VARIABLE, "python3")
+
+
+def pod_template(**ranks: Any) -> dict[str, Any]:
+    """A pod template for small pods; `ranks` are further fields of the ranks' container."""
+    spec: dict[str, Any] = {"containers": [{"name": "ranks", "resources": {"requests": {"cpu": "50m"}}, **ranks}]}
+    if os.environ.get(RUNTIME_VARIABLE):
+        spec["runtimeClassName"] = os.environ[RUNTIME_VARIABLE]
+    return {"spec": spec}
 
 
 def admin(path: Path) -> client.ApiClient:
