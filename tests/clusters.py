@@ -18,18 +18,16 @@ import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
+from ep_campaign.cluster.config import load_place
+from snakemake_executor_plugin_gang import read_template
 from snakemake_executor_plugin_gang.api import Api, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ep_campaign.cluster.config import ClusterPlace
+
 VARIABLE = "EP_CAMPAIGN_TEST_KUBECONFIG"
-IMAGE_VARIABLE = "EP_CAMPAIGN_TEST_IMAGE"
-"""Image by digest whose Python has torch."""
-PYTHON_VARIABLE = "EP_CAMPAIGN_TEST_PYTHON"
-"""Its Python, where that is not `python3`."""
-RUNTIME_VARIABLE = "EP_CAMPAIGN_TEST_RUNTIME_CLASS"
-"""RuntimeClass of the pods, where the cluster's default is not right."""
 
 
 def kubeconfig() -> Path:
@@ -40,25 +38,18 @@ def kubeconfig() -> Path:
     return Path(path)
 
 
-def image() -> str:
-    """The image of rank pods; the test is skipped, with the reason, where none is named."""
-    name = os.environ.get(IMAGE_VARIABLE, "")
-    if not name:
-        pytest.skip(f"{IMAGE_VARIABLE} names no image by digest: rank pods need one with Python and torch")
-    return name
-
-
-def python() -> str:
-    """Python of that image."""
-    return os.environ.get(PYTHON_VARIABLE, "python3")
+def place() -> ClusterPlace:
+    """The test cluster's place file: an image with Python and torch."""
+    return load_place(profile() / "place.yaml")
 
 
 def pod_template(**ranks: Any) -> dict[str, Any]:
-    """A pod template for small pods; `ranks` are further fields of the ranks' container."""
-    spec: dict[str, Any] = {"containers": [{"name": "ranks", "resources": {"requests": {"cpu": "50m"}}, **ranks}]}
-    if os.environ.get(RUNTIME_VARIABLE):
-        spec["runtimeClassName"] = os.environ[RUNTIME_VARIABLE]
-    return {"spec": spec}
+    """The test cluster's pod template, its pods quick to end; `ranks` are further fields of the ranks' container."""
+    template = read_template(profile() / "pod.yaml")
+    spec = {"terminationGracePeriodSeconds": 1, **template.get("spec", {})}
+    containers = {item["name"]: item for item in spec.get("containers", [])}
+    containers["ranks"] = {"name": "ranks", **containers.get("ranks", {}), **ranks}
+    return {**template, "spec": {**spec, "containers": list(containers.values())}}
 
 
 def admin(path: Path) -> client.ApiClient:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from clusters import Gate, admin, api_of, image, kubeconfig, namespace, pod_template, python, until
+from clusters import admin, api_of, kubeconfig, namespace, place, pod_template, until
 from kubernetes import client
+from kubernetes.client.exceptions import ApiException
 from plans import make_plan
 
 from ep_campaign.attempt import INFRASTRUCTURE
 from ep_campaign.cluster.account import account_of, write_files
-from ep_campaign.cluster.config import ClusterPlace
 from ep_campaign.cluster.request import gang_request
 from ep_worker.contract.assembly import assemble
 from ep_worker.contract.canonical import pretty_json, write_atomically
@@ -58,16 +60,17 @@ class Bench:
         self.folder.mkdir()
         self.spec: StartSpec = dataclasses.replace(plan.spec(plan.starts[0]), campaign=folder.name[-20:])
         write_atomically(self.folder / "spec.json", pretty_json(self.spec.as_json()))
-        place = ClusterPlace(schema="ep-campaign/place/1", default_image=image(), python=python(), one_pod_a_node=False)
-        self.request: GangRequest = gang_request(place, self.folder, self.spec, 1, None)
+        here = place().model_copy(update={"one_pod_a_node": False, "nodes": ()})
+        self.python = here.python
+        self.request: GangRequest = gang_request(here, self.folder, self.spec, 1, None)
         self.told: list[str] = []
 
     def command(self, code: str, **changes: Any) -> GangRequest:
         """The request with other ranks: a line of Python."""
-        return dataclasses.replace(self.request, ranks_command=(python(), "-c", code), **changes)
+        return dataclasses.replace(self.request, ranks_command=(self.python, "-c", code), **changes)
 
-    def gangs(self, path: Path | None = None, bounds: Bounds = BOUNDS, **ranks: Any) -> Gangs:
-        api = api_of(path or kubeconfig(), self.space, bound_s=60)
+    def gangs(self, bounds: Bounds = BOUNDS, **ranks: Any) -> Gangs:
+        api = api_of(kubeconfig(), self.space, bound_s=60)
         return Gangs(api, pod_template(**ranks), bounds, self.told.append)
 
     def run(self, request: GangRequest, gangs: Gangs | None = None) -> tuple[GangResult, dict[str, Any]]:
@@ -93,6 +96,15 @@ class Bench:
 
         return until(running, "the gang's pods to run", 30)
 
+    def until_bound(self) -> Any:
+        return until(lambda: [pod for pod in self.pods() if pod.spec.node_name], "the pod to be bound")[0]
+
+    def until_deleted(self, pod: Any) -> None:
+        """Waits until a pod is to go, and confirms that as its kubelet would."""
+        until(lambda: not self.pods() or self.pods()[0].metadata.deletion_timestamp, "the pod to be deleted", 60)
+        with suppress(ApiException):
+            self.core.delete_namespaced_pod(pod.metadata.name, self.space, grace_period_seconds=0)
+
 
 class Running:
     """A gang that runs while a test does something to it."""
@@ -115,6 +127,11 @@ def bench(tmp_path: Path, space: str, everything: client.ApiClient) -> Bench:
     return Bench(tmp_path, space, everything)
 
 
+ACCOUNT = (
+    "import json; account = dict(outcome='finished', status='ok', reason_code='', reason='', ranks=[], durations_s={}, "
+    "node_rank=int(os.environ['GANG_INDEX'])); Path('/gang/out/launcher.json').write_text(json.dumps(account))"
+)
+"""What a launcher leaves whose ranks have all ended well."""
 SLEEP = f"{HOLD} time.sleep(600)"
 
 
@@ -129,7 +146,7 @@ class TestRanks:
 
     def test_a_pod_whose_ranks_die_at_once(self, bench: Bench) -> None:
         """A launcher that dies before it says anything is named with its pod and exit status, and the start is tried again."""
-        code = f"{HOLD} sys.exit(3 if os.environ['GANG_INDEX'] == '1' else 0)"
+        code = f"{HOLD} sys.exit(3) if os.environ['GANG_INDEX'] == '1' else exec({ACCOUNT!r})"
 
         _, account = bench.run(bench.command(code))
 
@@ -186,62 +203,71 @@ class TestPlacing:
 
 
 class TestPods:
-    def test_a_pod_that_somebody_deletes(self, bench: Bench) -> None:
-        """The others are ended too, and the account says what happened."""
+    def test_a_pod_that_is_evicted_by_a_drain(self, bench: Bench) -> None:
+        """An eviction through the API is a deletion; the other pods are ended too, and the start is tried again."""
         running = bench.begin(bench.command(SLEEP))
-        pod = bench.until_running()[0]
-        bench.core.delete_namespaced_pod(pod.metadata.name, bench.space, grace_period_seconds=0)
+        name = bench.until_running()[0].metadata.name
+        bench.core.create_namespaced_pod_eviction(name, bench.space, {"metadata": {"name": name}})
 
         _, account = running.end()
 
         assert account["reason_code"] == "pod_deleted"
         assert account["reason_code"] in INFRASTRUCTURE
 
-    def test_a_pod_that_is_evicted_by_a_drain(self, bench: Bench) -> None:
-        """An eviction through the API is a deletion."""
-        running = bench.begin(bench.command(SLEEP))
-        pod = bench.until_running()[0]
-        eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": pod.metadata.name}}
-        bench.core.api_client.call_api(
-            *bench.core.api_client.param_serialize(
-                "POST",
-                f"/api/v1/namespaces/{bench.space}/pods/{pod.metadata.name}/eviction",
-                header_params={"Content-Type": "application/json"},
-                body=eviction,
-                auth_settings=["BearerToken"],
-            )
-        ) if hasattr(bench.core.api_client, "param_serialize") else bench.core.api_client.call_api(
-            f"/api/v1/namespaces/{bench.space}/pods/{pod.metadata.name}/eviction",
-            "POST",
-            body=eviction,
-            auth_settings=["BearerToken"],
-        )
+    def test_a_pod_that_its_kubelet_evicts(self, bench: Bench) -> None:
+        """Under pressure a kubelet ends pods and says why: that reaches the account word by word."""
+        text = "The node was low on resource: ephemeral-storage."
+        with lonely_node(bench.core) as node:
+            running = bench.begin(dataclasses.replace(bench.command(SLEEP), num_pods=1, nodes=(node,)))
+            pod = bench.until_bound()
+            report(bench, pod, ready="True")
+            bench.until_running(1)
+            report(bench, pod, ready="False", phase="Failed", reason="Evicted", message=text)
+            bench.until_deleted(pod)
 
-        _, account = running.end()
-
-        assert account["reason_code"] == "pod_deleted"
-
-    def test_a_pod_whose_disk_is_full(self, bench: Bench) -> None:
-        """A pod that writes beyond its limit of local storage is evicted by its kubelet, which says so."""
-        code = f"{HOLD} Path('/gang/out/.big').write_bytes(bytes(64 * 2**20)); time.sleep(600)"
-        limits = {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "16Mi"}
-
-        _, account = bench.run(bench.command(code), bench.gangs(resources={"requests": limits, "limits": limits}))
+            _, account = running.end()
 
         assert account["reason_code"] == "evicted"
-        assert "storage" in account["reason"]
+        assert text in account["reason"]
         assert account["reason_code"] in INFRASTRUCTURE
+
+    def test_a_node_that_is_gone(self, bench: Bench) -> None:
+        """A pod whose node no longer answers is lost by name; its log cannot be had, and the gang is removed all the same."""
+        with lonely_node(bench.core) as node:
+            running = bench.begin(dataclasses.replace(bench.command(SLEEP), num_pods=1, nodes=(node,)))
+            pod = bench.until_bound()
+            report(bench, pod, ready="True")
+            bench.until_running(1)
+            report(bench, pod, ready="False")
+            bench.until_deleted(pod)
+
+            _, account = running.end()
+
+        assert account["reason_code"] == "node_lost"
+        assert f"node {node} has not answered" in account["reason"]
+
+    def test_a_disk_that_is_full(self, bench: Bench) -> None:
+        """Ranks that cannot write leave no account; their pods and exit status are named."""
+        launch = " ".join(bench.request.ranks_command)
+        request = dataclasses.replace(bench.request, ranks_command=("/bin/sh", "-c", f"ulimit -f 0; exec {launch}"))
+
+        result, account = bench.run(request, bench.gangs(bounds=Bounds(20, 60, 60, 20)))
+
+        assert account["reason_code"] == "launcher_died"
+        assert "pod 0 (exit status 3), pod 1 (exit status 3)" in account["reason"]
+        assert "no account of this start could be written" in result.pods[0].ranks_log
 
 
 class TestLogs:
     def test_native_text_between_the_ranks_lines_splices_nothing(self, bench: Bench) -> None:
         """Whatever a native library prints, frames among it, what comes out of a pod comes from a container of its own."""
         junk = "print('@EPF[1;x;y;1;1;1;00;Elastic buffer uses 3 channels per SM]EPF!' * 200, flush=True);"
-        code = f"{HOLD} {junk} Path('/gang/out/launcher.json').write_text('{{\"node_rank\": 0}}')"
+        code = f"{HOLD} {junk} {ACCOUNT}"
 
-        result, _ = bench.run(bench.command(code))
+        result, account = bench.run(bench.command(code))
 
-        assert (bench.folder / "launcher-0.json").read_text() == '{"node_rank": 0}'
+        assert account["outcome"] == "finished"
+        assert json.loads((bench.folder / "launcher-1.json").read_text())["node_rank"] == 1
         assert "channels per SM" in result.pods[0].ranks_log
 
     def test_a_log_that_is_cut_short(self, bench: Bench) -> None:
@@ -257,63 +283,25 @@ class TestLogs:
         assert account["reason_code"] in INFRASTRUCTURE
 
 
-class TestServer:
-    def test_an_api_server_that_is_away_while_ranks_run(self, bench: Bench, tmp_path: Path) -> None:
-        """The gang runs on, and its results are fetched once the server is back; the wait is told."""
-        gate = Gate(kubeconfig(), tmp_path)
-        code = f"{HOLD} time.sleep(5); Path('/gang/out/launcher.json').write_text('{{\"node_rank\": ' + os.environ['GANG_INDEX'] + '}}')"
-        running = bench.begin(bench.command(code), bench.gangs(gate.kubeconfig))
-        bench.until_running()
-        gate.shut()
-        time.sleep(8)
-        gate.open()
-        try:
-            result, _ = running.end()
-        finally:
-            gate.close()
-
-        assert result.failures == ()
-        assert sorted(path.name for path in bench.folder.glob("launcher-*.json")) == [
-            "launcher-0.json",
-            "launcher-1.json",
-        ]
-
-    def test_a_node_that_is_gone(self, bench: Bench, everything: client.ApiClient) -> None:
-        """A pod whose node no longer answers is lost by name; its log cannot be had, and the gang is removed all the same."""
-        name = "ep-test-lost-node"
-        size = {"cpu": "8", "memory": "8Gi", "pods": "20", "ephemeral-storage": "8Gi"}
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Test",
-            "lastHeartbeatTime": now,
-            "lastTransitionTime": now,
-        }
-        bench.core.create_node({"metadata": {"name": name}})
-        address = [{"type": "InternalIP", "address": "127.0.0.2"}]
-        bench.core.patch_node_status(
-            name, {"status": {"capacity": size, "allocatable": size, "conditions": [ready], "addresses": address}}
-        )
-        bench.core.patch_node(name, {"spec": {"taints": None}})
-        try:
-            running = bench.begin(dataclasses.replace(bench.command(SLEEP), num_pods=1, nodes=(name,)))
-            pod = until(lambda: [item for item in bench.pods() if item.spec.node_name], "the pod to be bound")[0]
-            report(bench.core, pod, bench.space, ready="True")
-            bench.until_running(1)
-            report(bench.core, pod, bench.space, ready="False")
-            until(lambda: bench.pods()[0].metadata.deletion_timestamp, "the pod to be deleted", 60)
-            bench.core.delete_namespaced_pod(pod.metadata.name, bench.space, grace_period_seconds=0)
-
-            _, account = running.end()
-        finally:
-            bench.core.delete_node(name)
-
-        assert account["reason_code"] == "node_lost"
-        assert f"node {name} has not answered" in account["reason"]
+@contextmanager
+def lonely_node(core: client.CoreV1Api) -> Iterator[str]:
+    """A node that says it is ready and has no kubelet: what its pods are said to do, a test says."""
+    name = f"ep-test-lonely-{time.monotonic_ns() % 10**8}"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    size = {"cpu": "8", "memory": "8Gi", "pods": "20", "ephemeral-storage": "8Gi"}
+    ready = {"type": "Ready", "status": "True", "reason": "Test", "lastHeartbeatTime": now, "lastTransitionTime": now}
+    address = [{"type": "InternalIP", "address": "127.0.0.2"}]
+    core.create_node({"metadata": {"name": name}})
+    status = {"capacity": size, "allocatable": size, "conditions": [ready], "addresses": address}
+    core.patch_node_status(name, {"status": status})
+    core.patch_node(name, {"spec": {"taints": None}})
+    try:
+        yield name
+    finally:
+        core.delete_node(name)
 
 
-def report(core: client.CoreV1Api, pod: Any, space: str, ready: str) -> None:
+def report(bench: Bench, pod: Any, ready: str, **status: Any) -> None:
     """Writes a pod's status as its kubelet would, or as the cluster does once that no longer answers."""
     statuses = [
         {
@@ -326,5 +314,10 @@ def report(core: client.CoreV1Api, pod: Any, space: str, ready: str) -> None:
         }
         for container in pod.spec.containers
     ]
-    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}], "containerStatuses": statuses}
-    core.patch_namespaced_pod_status(pod.metadata.name, space, {"status": status})
+    said = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": ready}],
+        "containerStatuses": statuses,
+        **status,
+    }
+    bench.core.patch_namespaced_pod_status(pod.metadata.name, bench.space, {"status": said})
