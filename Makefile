@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run plan summary test test-gpu lint bench mutation documents lock
+.PHONY: help setup run plan summary test test-gpu test-cluster lint bench mutation documents lock
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,10 +33,13 @@ summary: $(READY) ## summarise CAMPAIGN again, measuring nothing
 	@$(BIN)/python workflow/scripts/show.py --results results/$(CAMPAIGN:.yaml=)
 
 test: $(READY) ## all tests that need no cluster and no GPU
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not gpu'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not gpu and not cluster'
 
 test-gpu: $(READY) ## tests that need two CUDA GPUs
 	$(BIN)/python -m pytest -m gpu
+
+test-cluster: $(READY) ## tests on a real Kubernetes cluster, named by EP_CAMPAIGN_TEST_KUBECONFIG (docs/custody.md)
+	$(BIN)/python -m pytest -m cluster -rs tests/cluster
 
 lint: $(READY) ## ruff, types, snakefmt, snakemake --lint
 	$(BIN)/ruff check .

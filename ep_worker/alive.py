@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _FILE = ".alive"
 _LOOK_S = 0.1
+BEGIN_S = 60.0
+"""Containers of a pod start together, and a launcher takes its lock before it imports anything large."""
 
 
 def hold(folder: Path) -> int:
@@ -32,8 +34,14 @@ def hold(folder: Path) -> int:
 
 
 def wait_until_released(folder: Path) -> None:
-    """Waits for a holder to begin, and then for its end; whoever started both has a bound on that."""
+    """Waits for a holder to begin, and then for its end; whoever started both has a bound on that.
+
+    A holder that has not begun within a bound has died before it could: there is nothing to wait for.
+    """
+    deadline = time.monotonic() + BEGIN_S
     while not (folder / _FILE).exists():
+        if time.monotonic() > deadline:
+            return
         time.sleep(_LOOK_S)
     with (folder / _FILE).open("rb") as stream:
         fcntl.flock(stream, fcntl.LOCK_SH)

@@ -18,10 +18,14 @@ import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
+from ep_campaign.cluster.config import load_place
+from snakemake_executor_plugin_gang import read_template
 from snakemake_executor_plugin_gang.api import Api, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from ep_campaign.cluster.config import ClusterPlace
 
 VARIABLE = "EP_CAMPAIGN_TEST_KUBECONFIG"
 
@@ -32,6 +36,20 @@ def kubeconfig() -> Path:
     if not path:
         pytest.skip(f"{VARIABLE} names no kubeconfig: `make test-cluster` needs a Kubernetes cluster to test on")
     return Path(path)
+
+
+def place() -> ClusterPlace:
+    """The test cluster's place file: an image with Python and torch."""
+    return load_place(profile() / "place.yaml")
+
+
+def pod_template(**ranks: Any) -> dict[str, Any]:
+    """The test cluster's pod template, its pods quick to end; `ranks` are further fields of the ranks' container."""
+    template = read_template(profile() / "pod.yaml")
+    spec = {"terminationGracePeriodSeconds": 1, **template.get("spec", {})}
+    containers = {item["name"]: item for item in spec.get("containers", [])}
+    containers["ranks"] = {"name": "ranks", **containers.get("ranks", {}), **ranks}
+    return {**template, "spec": {**spec, "containers": list(containers.values())}}
 
 
 def admin(path: Path) -> client.ApiClient:

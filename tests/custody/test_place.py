@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from ep_campaign.custody.guard import FOLDER_ID_FILE, holder_of
+from ep_campaign.custody.guard import FOLDER_ID_FILE, Guard, holder_of
 from ep_campaign.custody.place import AuditSection, CustodySection, LeaseMode
 from ep_campaign.custody.transport import Fabric
+from ep_campaign.errors import CampaignError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +105,21 @@ class TestHolderOf:
 
         assert second != first
         assert json.loads(path.read_text())["id"] == second.removeprefix("smoke/")
+
+
+class TestGuard:
+    def test_asks_nothing_of_nodes_that_the_scheduler_chooses(self) -> None:
+        """A small cluster of one's own needs no names."""
+        assert Guard(None, CustodySection(), "smoke/1").admit((), 2, ("key", "value")) == []  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        "nodes", [{"protected": ["node-9"]}, {"resources": {"nvidia.com/gpu": 8}}, {"instance_type": "a"}]
+    )
+    def test_refuses_to_ask_something_of_nobody(self, nodes: dict[str, Any]) -> None:
+        """What is asked of nodes, and which of them must not be used, holds only where they are named."""
+        guard = Guard(None, CustodySection.model_validate({"nodes": nodes}), "smoke/1")  # type: ignore[arg-type]
+
+        with pytest.raises(CampaignError) as caught:
+            guard.admit((), 2, ("key", "value"))
+
+        assert caught.value.codes == ("no_nodes_named",)

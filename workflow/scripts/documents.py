@@ -3,13 +3,18 @@
 from pathlib import Path
 
 from ep_campaign.command import run
+from ep_campaign.custody.rights import manifest_text
 from ep_campaign.documents import generated
 from ep_campaign.tables import markdown
 
 
 def main() -> None:
     """Writes the generated files."""
-    for path, text in {**generated(), Path("docs/tables.md"): markdown()}.items():
+    for path, text in {
+        **generated(),
+        Path("docs/tables.md"): markdown(),
+        Path("deploy/rbac.yaml"): manifest_text(),
+    }.items():
         path.write_text(text, encoding="utf-8")
         print(path)
 

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.client.exceptions import ApiException
 
 from snakemake_executor_plugin_gang import objects
-from snakemake_executor_plugin_gang.api import CONFLICT, NOT_FOUND, CancelledError, UnreachableError, message_of
+from snakemake_executor_plugin_gang.api import (
+    CONFLICT,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    CancelledError,
+    UnreachableError,
+    message_of,
+)
 from snakemake_executor_plugin_gang.pods import Stage, assess, exit_code, index_of, looks_lost, statuses
 from snakemake_executor_plugin_gang.request import Code, Failure, GangResult, Gone, PodEnd
 
@@ -29,6 +36,8 @@ _TELL_S = 30.0
 _PEERS_S = 15.0
 """What the other pods are given once one has failed for good: to end by themselves, and say so."""
 _LOG_BYTES = 64 * 2**20
+_LOG_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+_SERVER_ERROR = 500
 
 
 @dataclass(frozen=True)
@@ -212,18 +221,31 @@ class Gangs:
         return tuple(ends)
 
     def _log(self, pod: str, container: str, stop: threading.Event) -> str:
-        """A container's log; empty where there is none to be had."""
-        try:
-            answer = self.api.call(
-                f"log of {pod}/{container}",
-                lambda: self.api.core.read_namespaced_pod_log(
+        """A container's log; empty where there is none to be had.
+
+        The API server fetches a log from the pod's node. An answer that it could not is the node's fault and not its own, so it
+        is asked again a few times only: a node that is gone must not keep its gang.
+        """
+
+        def ask() -> Any:
+            try:
+                return self.api.core.read_namespaced_pod_log(
                     pod, self.api.namespace, container=container, limit_bytes=_LOG_BYTES, _preload_content=False
-                ),
-                stop,
-            )
-        except ApiException:
-            return ""  # the container never started, or its node took the log along
-        return bytes(answer.data).decode("utf-8", errors="replace")
+                )
+            except ApiException as error:
+                if error.status == UNAUTHORIZED:
+                    raise  # this one mends itself, with the next token
+                return error
+
+        for pause_s in (*_LOG_PAUSES_S, None):
+            answer = self.api.call(f"log of {pod}/{container}", ask, stop)
+            if not isinstance(answer, ApiException):
+                return bytes(answer.data).decode("utf-8", errors="replace")
+            if pause_s is None or (answer.status or 0) < _SERVER_ERROR:
+                break  # the container never started, or its node took the log along
+            if stop.wait(pause_s):
+                raise CancelledError(pod)
+        return ""
 
     # -- removing ------------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ep_campaign.custody.keeper import Keeper, utc
 from ep_campaign.custody.lease import Claim, observe
 from ep_campaign.custody.nodes import admit_nodes
-from ep_campaign.custody.place import LeaseMode
+from ep_campaign.custody.place import LeaseMode, NodesSection
 from ep_campaign.custody.rights import missing_rights
 from ep_campaign.custody.teardown import Owned, TeardownProof, classify, ready_nodes
-from ep_campaign.errors import CampaignError
+from ep_campaign.errors import CampaignError, refuse
 from ep_worker.contract.canonical import write_atomically
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Guard:
         """What was seen of each named node.
 
         Args:
-            names: The nodes that starts may use; none: the scheduler chooses, and nothing is asked of them.
+            names: The nodes that starts may use; none: the scheduler chooses, and nothing may be asked of them.
             num_nodes: How many an EP size needs.
             own: Label of our own pods, which do not count as others'.
 
@@ -74,8 +74,11 @@ class Guard:
             CampaignError: Everything that is wrong with them.
         """
         section = self._place.nodes
-        if not names:
+        if not names and section == NodesSection():
             return []
+        if not names:
+            message = "asks something of its nodes, or protects some, and names none: list them under `nodes`"
+            raise refuse("no_nodes_named", message, "place")
         needs = section.needs(names, num_nodes, own)
         return admit_nodes(
             needs, lambda: (self._server.nodes(), self._server.pods_on(needs.names)), section.wait_s, time.sleep

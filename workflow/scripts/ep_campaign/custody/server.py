@@ -5,9 +5,8 @@ Objects come as the JSON that the server sent: what a client's model does not kn
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
@@ -38,15 +37,15 @@ class Api(Protocol):
     def coordination(self) -> client.CoordinationV1Api:
         """Leases."""
 
-    def call(self, what: str, function: Callable[[], Any], stop: threading.Event | None = None) -> Any:
-        """The result of a call, repeated while the server is away."""
+    def json(self, what: str, function: Callable[..., Any], stop: threading.Event | None = None) -> dict[str, Any]:
+        """The answer of a call as plain JSON, the call repeated while the server is away."""
 
 
 class Server:
     """What custody asks of a server."""
 
-    def __init__(self, api: Api, stop: threading.Event | None = None) -> None:
-        self._api, self._stop = api, stop
+    def __init__(self, api: Api) -> None:
+        self._api = api
 
     @property
     def namespace(self) -> str:
@@ -59,16 +58,19 @@ class Server:
 
     def nodes(self) -> list[dict[str, Any]]:
         """Every node."""
-        return list(self.ask("list nodes", lambda: self._api.core.list_node(_preload_content=False))["items"])
+
+        def look(**how: Any) -> Any:
+            return self._api.core.list_node(**how)  # looked up anew for each try: a token may be a new one by then
+
+        return list(self.ask("list nodes", look)["items"])
 
     def pods_on(self, names: Iterable[str]) -> list[dict[str, Any]]:
         """The pods of all namespaces on the named nodes."""
         return [pod for name in names for pod in self._pods_on(name)]
 
     def _pods_on(self, name: str) -> list[dict[str, Any]]:
-        def look() -> Any:
-            selector = f"spec.nodeName={name}"
-            return self._api.core.list_pod_for_all_namespaces(field_selector=selector, _preload_content=False)
+        def look(**how: Any) -> Any:
+            return self._api.core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}", **how)
 
         return list(self.ask(f"list pods on {name}", look)["items"])
 
@@ -82,36 +84,36 @@ class Server:
             "ConfigMap": (core, "list_namespaced_config_map"),
         }[owned.kind]
 
-        def look() -> Any:
+        def look(**how: Any) -> Any:
             listing = getattr(getattr(self._api, group), method)
-            return listing(self.namespace, field_selector=f"metadata.name={owned.name}", _preload_content=False)
+            return listing(self.namespace, field_selector=f"metadata.name={owned.name}", **how)
 
         items = self.ask(f"look for {owned}", look)["items"]
         return items[0] if items else None
 
-    def review(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Answers a SelfSubjectAccessReview."""
-        api = client.AuthorizationV1Api(self._api.core.api_client)
-        body = cast(
-            "client.V1SelfSubjectAccessReview", asked
-        )  # the client takes plain JSON as well, which its types do not say
-        return self.ask("ask for a right", lambda: api.create_self_subject_access_review(body, _preload_content=False))
+    def review(self, asked: Any) -> dict[str, Any]:
+        """Answers a SelfSubjectAccessReview, plain JSON."""
 
-    def leases(self) -> client.CoordinationV1Api:
-        """The API of leases."""
-        return self._api.coordination
+        def post(**how: Any) -> Any:
+            return client.AuthorizationV1Api(self._api.core.api_client).create_self_subject_access_review(asked, **how)
 
-    def ask(self, what: str, function: Callable[[], Any]) -> dict[str, Any]:
+        return self.ask("ask for a right", post)
+
+    def ask_lease(self, what: str, method: str, *arguments: Any) -> dict[str, Any]:
+        """Calls a method of the API of leases in the namespace."""
+        return self.ask(what, lambda **how: getattr(self._api.coordination, method)(*arguments, **how))
+
+    def ask(self, what: str, function: Callable[..., Any]) -> dict[str, Any]:
         """The answer to a call, as JSON.
 
         Raises:
             ApiException: An answer that repetition does not change.
-            ConnectionError: The server did not answer within its bound, or we are being stopped.
+            ConnectionError: The server did not answer within its bound.
         """
         try:
-            return dict(json.loads(self._api.call(what, function, self._stop).data))
+            return self._api.json(what, function)
         except RuntimeError as error:
-            raise ConnectionError(str(error) or f"{what}: stopped") from error
+            raise ConnectionError(str(error)) from error
 
 
 class ServerLease:
@@ -124,11 +126,8 @@ class ServerLease:
     def read(self) -> dict[str, Any] | None:
         """The object, or None where there is none."""
         try:
-            return self._server.ask(
-                f"read lease {self.name}",
-                lambda: self._server.leases().read_namespaced_lease(
-                    self.name, self._server.namespace, _preload_content=False
-                ),
+            return self._server.ask_lease(
+                f"read lease {self.name}", "read_namespaced_lease", self.name, self._server.namespace
             )
         except ApiException as error:
             if error.status == HTTPStatus.NOT_FOUND:
@@ -137,25 +136,15 @@ class ServerLease:
 
     def create(self, lease: dict[str, Any]) -> dict[str, Any]:
         """Creates it."""
-        return self._write(
-            f"create lease {self.name}",
-            lambda: self._server.leases().create_namespaced_lease(
-                self._server.namespace, cast("client.V1Lease", lease), _preload_content=False
-            ),
-        )
+        return self._write("create_namespaced_lease", self._server.namespace, lease)
 
     def replace(self, lease: dict[str, Any]) -> dict[str, Any]:
         """Replaces it."""
-        return self._write(
-            f"write lease {self.name}",
-            lambda: self._server.leases().replace_namespaced_lease(
-                self.name, self._server.namespace, cast("client.V1Lease", lease), _preload_content=False
-            ),
-        )
+        return self._write("replace_namespaced_lease", self.name, self._server.namespace, lease)
 
-    def _write(self, what: str, function: Callable[[], Any]) -> dict[str, Any]:
+    def _write(self, method: str, *arguments: Any) -> dict[str, Any]:
         try:
-            return self._server.ask(what, function)
+            return self._server.ask_lease(f"write lease {self.name}", method, *arguments)
         except ApiException as error:
             # Gone between our reading and our writing is a change like any other.
             if error.status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
