@@ -140,6 +140,7 @@ CAPABILITIES: Mapping[tuple[str, ApiMode], Capability] = {
             ("cast", "UCCL ep/bench/buffer.py Buffer.dispatch"),
             ("separable_layout", "UCCL ep/bench/buffer.py Buffer.get_dispatch_layout"),
             ("empty_ranks", "UCCL 0.1.1 ep/src asserts num_tokens > 0; pull request 984"),
+            ("graphable", "UCCL ep/bench/buffer.py: dispatch waits on the host for receive counts (intranode_prepare)"),
         ),
     ),
     ("uccl", ApiMode.LOW_LATENCY): Capability(
