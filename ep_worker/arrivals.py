@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ep_worker.backends.protocol import Slots
 from ep_worker.contract import workload as formulas
 from ep_worker.contract.terms import Dtype
 from ep_worker.experts import chunks, experts_of_groups
-from ep_worker.quantise import quantise, take_rows
+from ep_worker.quantise import is_cast_of, quantise, take_rows
 from ep_worker.reason import Reason
 from ep_worker.workload import tagged_rows
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from ep_worker.backends.protocol import Problem, Rows
     from ep_worker.contract.spec import StartSpec
-    from ep_worker.grouping import Groups
     from ep_worker.roundtrip import Arrived
     from ep_worker.workload import Workload
 
@@ -49,6 +49,16 @@ class Arrivals:
     num_pairs: int
     num_expert_rows: int
     finding: Finding | None
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows of (token, local expert) pairs, experts in order; `end_L` is where each ends, weights may be unknown here."""
+
+    payload_GH: Tensor
+    scale_GB: Tensor | None
+    end_L: Tensor
+    weight_G: Tensor | None
 
 
 class Expected:
@@ -80,6 +90,8 @@ def check_arrivals(spec: StartSpec, workload: Workload, problem: Problem, arrive
     """Checks everything that one dispatch of tagged tokens delivered to this rank; stops at the first thing wrong."""
     expected = Expected(workload, problem)
     rows = arrived.rows
+    if isinstance(rows, Slots):
+        return _check_slots(spec, problem, rows, expected)
     used_n = (rows.expert_NK >= 0).any(1).nonzero()[:, 0]
     token_n = _tokens(take_rows(rows.payload_NH, used_n))
     finding = (
@@ -95,8 +107,26 @@ def check_arrivals(spec: StartSpec, workload: Workload, problem: Problem, arrive
         )
     )
     if finding is None and arrived.groups is not None:
-        finding = _groups_finding(spec, problem, arrived.groups, expected)
+        groups = arrived.groups
+        pairs = Pairs(groups.payload_GH, groups.scale_GB, groups.end_L, groups.weight_G)
+        finding = _pairs_finding(spec, problem, pairs, expected)
     return Arrivals(used_n.shape[0], int((rows.expert_NK >= 0).sum()), finding)
+
+
+def _check_slots(spec: StartSpec, problem: Problem, slots: Slots, expected: Expected) -> Arrivals:
+    """An expert-major dispatch: its valid slots are groups without gate weights, which stay with the sender."""
+    num_slots = slots.payload_LMH.shape[1]
+    slot_M = torch.arange(num_slots, device=slots.count_L.device)
+    valid_LM = slot_M < slots.count_L[:, None]
+    row_G = valid_LM.flatten().nonzero()[:, 0]
+    pairs = Pairs(
+        take_rows(slots.payload_LMH.flatten(0, 1), row_G),
+        None if slots.scale_LMB is None else slots.scale_LMB[valid_LM],
+        slots.count_L.cumsum(0),
+        None,
+    )
+    finding = _pairs_finding(spec, problem, pairs, expected)
+    return Arrivals(torch.unique(_tokens(pairs.payload_GH)).shape[0], row_G.shape[0], finding)
 
 
 def _tokens(payload_NH: Tensor) -> Tensor:
@@ -147,14 +177,32 @@ def _gates_finding(rows: Rows, used_n: Tensor, token_n: Tensor, expected: Expect
 
 
 def _payload_finding(
-    spec: StartSpec, problem: Problem, token_n: Tensor, payload_nH: Tensor, scale_nB: Tensor | None, expected: Expected
+    spec: StartSpec,
+    problem: Problem,
+    token_n: Tensor,
+    payload_nH: Tensor,
+    scale_nB: Tensor | None,
+    expected: Expected,
+    *,
+    exact: bool = True,
 ) -> Finding | None:
-    """Each row must be, bit for bit, the tagged input of its token as this rank makes it, quantised where the arm carries FP8."""
+    """Each row must be, bit for bit, the tagged input of its token as this rank makes it, quantised where the arm carries FP8.
+
+    `exact` is False where a kernel made FP8 of it: a rounding of the input is then all that can be asked for.
+    """
     for chunk in chunks(token_n.shape[0]):
         x_CH = tagged_rows(spec, token_n[chunk])
         wrong_C = None
         if problem.dtype is Dtype.FP8:
             assert scale_nB is not None
+            if not exact:
+                wrong_C = ~is_cast_of(payload_nH[chunk], scale_nB[chunk], x_CH)
+                if bool(wrong_C.any()):
+                    row = int(wrong_C.nonzero()[0, 0])
+                    where = f"first {expected.name(int(token_n[chunk][row]))}"
+                    text = f"{int(wrong_C.sum())} rows that are no rounding of their input, {where}"
+                    return Finding(Reason.WRONG_PAYLOAD, text)
+                continue
             q_CH, scale_CB = quantise(x_CH)
             wrong_C = (scale_nB[chunk] != scale_CB).any(1)
             if bool(wrong_C.any()):
@@ -171,7 +219,7 @@ def _payload_finding(
     return None
 
 
-def _groups_finding(spec: StartSpec, problem: Problem, groups: Groups, expected: Expected) -> Finding | None:
+def _pairs_finding(spec: StartSpec, problem: Problem, groups: Pairs, expected: Expected) -> Finding | None:
     """Groups must hold exactly the (expert, token) pairs of the route, each with its weight and its bits."""
     here_AK = expected.local_AK >= 0
     count_L = torch.bincount(expected.local_AK[here_AK], minlength=problem.experts_per_rank)
@@ -194,6 +242,10 @@ def _groups_finding(spec: StartSpec, problem: Problem, groups: Groups, expected:
         text = f"local expert {int(pair[wrong]) // num_tokens} has {expected.name(int(pair[wrong]) % num_tokens)}"
         more = f"{int(wanted[wrong]) // num_tokens} should have {expected.name(int(wanted[wrong]) % num_tokens)}"
         return Finding(Reason.WRONG_EXPERTS, f"{text} where local expert {more}")
-    if not torch.equal(groups.weight_G[order], expected.weight_AK[here_AK][wanted_order]):
+    if groups.weight_G is not None and not torch.equal(
+        groups.weight_G[order], expected.weight_AK[here_AK][wanted_order]
+    ):
         return Finding(Reason.WRONG_WEIGHTS, "the weights of grouped rows are not those of the route")
-    return _payload_finding(spec, problem, token_G, groups.payload_GH, groups.scale_GB, expected)
+    return _payload_finding(
+        spec, problem, token_G, groups.payload_GH, groups.scale_GB, expected, exact=groups.weight_G is not None
+    )

@@ -79,7 +79,7 @@ class CellRun:
         )
         self._rank = rank
         self._key = {"cell": cell.id, "boundary": boundary.value}
-        self._backend = find(spec.arm.backend)(problem)
+        self._backend = find(spec.arm.backend, spec.arm.api_mode)(problem)
         self._trip = RoundTrip(self._backend, problem, rank.entry, boundary)
         self._oracle = Oracle(spec, workload, self._trip, rank.entry.bf16_accumulations)
         self._x_TH = input_rows(spec, workload.own_tokens)

@@ -1,6 +1,7 @@
 """What stands in for the experts: each flips the signs of its own half of the columns, so that a wrong expert shows.
 
-Legend: T tokens, N received rows, G (row, local expert) pairs, K top-k slots, E experts, L local experts, H hidden columns.
+Legend: T tokens, N received rows, G (row, local expert) pairs, K top-k slots, E experts, L local experts, H hidden columns,
+M slots of one local expert.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ep_worker.backends.protocol import Slots
 from ep_worker.contract import workload as formulas
 from ep_worker.quantise import dequantise
 
@@ -33,8 +35,10 @@ class Experts:
         self._sign_LH = self._sign_EH[first : first + problem.experts_per_rank]
 
     def outputs(self, arrived: Arrived) -> Tensor:
-        """What combine is given, BF16: of each pair where rows are grouped, else each row's weighted sum."""
+        """What combine is given, BF16: of each pair or slot where experts stand apart, else each row's weighted sum."""
         rows, groups = arrived.rows, arrived.groups
+        if isinstance(rows, Slots):
+            return self._slot_outputs(rows)
         if groups is None:
             y_NH = torch.zeros(rows.payload_NH.shape, dtype=torch.bfloat16, device=rows.payload_NH.device)
             for chunk in chunks(y_NH.shape[0]):
@@ -50,6 +54,17 @@ class Experts:
             x_CH = values(groups.payload_GH[chunk], None if groups.scale_GB is None else groups.scale_GB[chunk])
             y_GH[chunk] = (self._sign_LH[expert_G[chunk]] * x_CH).bfloat16()
         return y_GH
+
+    def _slot_outputs(self, slots: Slots) -> Tensor:
+        """Of each valid slot, unweighted; zeros elsewhere."""
+        y_LMH = torch.zeros(slots.payload_LMH.shape, dtype=torch.bfloat16, device=slots.payload_LMH.device)
+        for local, num_rows in enumerate(slots.count_L.tolist()):
+            scale_LMB = slots.scale_LMB
+            x_MH = values(
+                slots.payload_LMH[local, :num_rows], None if scale_LMB is None else scale_LMB[local, :num_rows]
+            )
+            y_LMH[local, :num_rows] = (self._sign_LH[local] * x_MH).bfloat16()
+        return y_LMH
 
     def reference(self, expert_TK: Tensor, weight_TK: Tensor, x_TH: Tensor) -> Tensor:
         """What combined tokens must come to, float32 [T, H]; `x_TH` is what dispatch carries, as float32."""

@@ -1,5 +1,6 @@
-"""`python -m ep_worker launch SPEC OUT`: one start, from its spec to its files; `collect` prints these (`collect.py`).
+"""`python -m ep_worker launch SPEC OUT`: one start, from its spec to its files.
 
+`collect` prints these files (`collect.py`), `run` runs a bundle of starts (`bundle.py`).
 By itself it starts all ranks of its node. Under torchrun or srun, which start the ranks themselves, it is one rank.
 
 Exit status: 0 where a truthful account exists, also of a failed start (under a foreign launcher: the rank's own); 2 where
@@ -59,6 +60,8 @@ def main(arguments: Sequence[str], began_at_ns: int) -> int:
     """
     parent_pid = os.getppid()
     options = _parser().parse_args(arguments)
+    if options.command == "run":
+        return _run_bundle(options.bundle, options.seconds)
     if options.command == "collect":
         collect(options.out, options.stream)
         return 0
@@ -97,6 +100,19 @@ def main(arguments: Sequence[str], began_at_ns: int) -> int:
         return EXIT_NO_ACCOUNT
 
 
+def _run_bundle(folder: Path, seconds: float) -> int:
+    """Runs a bundle; 0 also where time ran out, for the same command goes on."""
+    from ep_worker.bundle import run_bundle  # noqa: PLC0415 - no launch of a start needs it
+
+    try:
+        left = run_bundle(folder, seconds)
+    except ValueError as error:
+        sys.stderr.write(f"ep_worker run: {error}\n")
+        return EXIT_REFUSED
+    print(f"{left} starts are left" if left else "every start has returned", flush=True)
+    return 0
+
+
 def _set_environment(spec: StartSpec, *, alone: bool) -> None:
     """Sets what must stand before torch is imported; `alone` where all ranks are on this machine."""
     os.environ.update(spec.arm.environment)
@@ -116,6 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     launch.add_argument("--num-nodes", type=int, metavar="M", help="launchers of this start; 1 where not given")
     launch.add_argument("--rendezvous", metavar="HOST:PORT", help="where node 0 listens; needed beyond one node")
     launch.add_argument("--alive", action="store_true", help="hold a lock in OUT until the last process has ended")
+    bundle = commands.add_parser("run", help="run the starts of a bundle, one after another, as far as time allows")
+    bundle.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder that pack.py wrote")
+    bundle.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="time that this may take [s]")
     printing = commands.add_parser("collect", help="wait for a launch --alive, then print its files as frames")
     printing.add_argument("out", type=Path, metavar="OUT", help="the folder of that launch")
     printing.add_argument("stream", metavar="STREAM", help="what names this attempt and pod, in every frame")

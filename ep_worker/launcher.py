@@ -21,6 +21,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined] # public, m
 from ep_worker import fabric, outcome
 from ep_worker.contract.canonical import pretty_json, write_atomically
 from ep_worker.contract.rankfile import log_path
+from ep_worker.machine_identity import machine_identity
 from ep_worker.place import Endpoint, Place
 from ep_worker.processes import STACKS_SIGNAL, WATCHED, die_with_parent, print_to, release_signals
 from ep_worker.rank import EXIT_FAILED, run_rank
@@ -108,6 +109,7 @@ def write_account(
         "ranks": [one.as_json() for one in sorted(ended, key=lambda one: one.rank)],
         "durations_s": {name: round(seconds, 4) for name, seconds in durations_s.items()},
         "fabric": counters or {},
+        "machine": machine_identity(),
     }
     write_atomically(place.out / outcome.LAUNCHER_FILE, pretty_json(account))
 

@@ -107,7 +107,7 @@ def _libraries(place: Place) -> dict[str, Any]:
 def _backend(place: Place) -> dict[str, Any]:
     """What the arm says of its build; nothing where it cannot be imported, which is then what the start failed of."""
     try:
-        return find(place.spec.arm.backend).provenance()
+        return find(place.spec.arm.backend, place.spec.arm.api_mode).provenance()
     except MissingBackendError:
         return {}
 

@@ -39,3 +39,25 @@ def dequantise(q_NH: Tensor, scale_NB: Tensor) -> Tensor:
     num_rows, hidden = q_NH.shape
     q_NBC = q_NH.float().view(num_rows, hidden // FP8_BLOCK, FP8_BLOCK)
     return (q_NBC * scale_NB.unsqueeze(2)).view(num_rows, hidden)
+
+
+CAST_ERROR = 2.0**-4 * (1 + 2.0**-8)
+"""Largest relative error of one rounding to e4m3 (3 bits of mantissa: half of 2^-3), with room for float32 before it."""
+
+_HALF_STEP_NEAR_ZERO = 2.0**-10 * (1 + 2.0**-8)
+_SCALE_ERROR = 2.0**-16
+
+
+def is_cast_of(q_NH: Tensor, scale_NB: Tensor, x_NH: Tensor) -> Tensor:
+    """Whether FP8 rows are a rounding of their input, bool [N], whoever rounded: kernels differ from `quantise` in last bits.
+
+    Scales must be amax / 448 of their blocks to 2^-16, values the input to one rounding.
+    """
+    num_rows, hidden = x_NH.shape
+    x_NBC = x_NH.float().view(num_rows, hidden // FP8_BLOCK, FP8_BLOCK)
+    amax_NB = x_NBC.abs().amax(2)
+    right_NB = (scale_NB * FP8_MAX - amax_NB).abs() <= _SCALE_ERROR * amax_NB
+    error_NBC = (dequantise(q_NH, scale_NB).view_as(x_NBC) - x_NBC).abs()
+    allowed_NBC = torch.maximum(x_NBC.abs() * CAST_ERROR, scale_NB.unsqueeze(2) * _HALF_STEP_NEAR_ZERO)
+    right: Tensor = right_NB.all(1) & (error_NBC <= allowed_NBC).flatten(1).all(1)
+    return right

@@ -71,6 +71,7 @@ class _Run:
         machine = open_machine(place)
         self._barrier = join(place, machine)
         self._writer.event(Event.JOINED, seconds_since_launch=self._since_launch(), barrier=self._barrier.name)
+        os.environ.update(_torchrun_names(place))
         self._progress.stage = Stage.WORKLOAD
         self._observer = Observer(place)
         workloads = {
@@ -97,9 +98,12 @@ class _Run:
         self._writer.event(Event.RESULTS, seconds_to_first_timed_iteration=to_first_s)
         self._writer.settle()
         failures = list(self._progress.close_failures)
+        backend = find(self._place.spec.arm.backend, self._place.spec.arm.api_mode)
         try:
-            dist.barrier()
-            dist.destroy_process_group()
+            dist.barrier()  # a peer that still uses a buffer must not see it go
+            backend.release()
+            if not backend.ends_device:
+                dist.destroy_process_group()
         except Exception as error:  # noqa: BLE001 - reported, not fatal: the results are on disk
             failures.append(f"{type(error).__name__}: {error}")
         since_last_s = round((time.monotonic_ns() - last_ns) / _NS_PER_S, 6) if last_ns else None
@@ -142,13 +146,24 @@ class _Run:
         return round((time.monotonic_ns() - self._place.launched_at_ns) / _NS_PER_S, 6)
 
 
+def _torchrun_names(place: Place) -> dict[str, str]:
+    """The variables by which backends that are used to torchrun learn where they are."""
+    numbers = {
+        "RANK": place.rank,
+        "WORLD_SIZE": place.spec.ep_size,
+        "LOCAL_RANK": place.local_rank,
+        "LOCAL_WORLD_SIZE": place.num_local_ranks,
+    }
+    return {name: str(number) for name, number in numbers.items()}
+
+
 def _entry(spec: StartSpec) -> Capability:
     """What the arm can do.
 
     Raises:
         MissingBackendError: The arm cannot be imported, or does not say what it can do in this API mode.
     """
-    find(spec.arm.backend)
+    find(spec.arm.backend, spec.arm.api_mode)
     entry = capability(spec.arm.backend, spec.arm.api_mode)
     if entry is None:
         msg = f"backend {spec.arm.backend!r} says nothing of API mode {spec.arm.api_mode.value!r}: mend the arm's name or mode"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ep_worker.backends.protocol import Slots
 from ep_worker.contract.terms import Boundary, Dtype, Placement
 from ep_worker.grouping import Groups, group, reduce
 from ep_worker.quantise import quantise
@@ -29,9 +30,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Arrived:
-    """What one dispatch delivered; `groups` where the boundary ends with grouped rows."""
+    """What one dispatch delivered; `groups` where the boundary ends with rows that this worker grouped."""
 
-    rows: Rows
+    rows: Rows | Slots
     groups: Groups | None
 
 
@@ -42,6 +43,7 @@ class RoundTrip:
         backend: The arm.
         problem: The cell.
         expert_outputs_round: Whether an expert's own BF16 output is a rounding of its exact one: of grouped FP8 rows.
+        kernel_casts: Whether dispatch itself makes FP8 of BF16, by an arithmetic of its own.
     """
 
     def __init__(self, backend: Backend, problem: Problem, entry: Capability, boundary: Boundary) -> None:
@@ -49,7 +51,8 @@ class RoundTrip:
         caller_casts = fp8 and entry.cast is Placement.CALLER_OUTSIDE
         self.backend = backend
         self.problem = problem
-        self.expert_outputs_round = fp8 and boundary is Boundary.GEMM_READY
+        self.expert_outputs_round = fp8 and (boundary is Boundary.GEMM_READY or entry.expert_major)
+        self.kernel_casts = fp8 and entry.cast is Placement.IN_KERNEL
         self._cast_before = caller_casts and boundary is Boundary.DISPATCH_READY
         self._cast_inside = caller_casts and boundary is not Boundary.DISPATCH_READY
         self._grouped = boundary is Boundary.GEMM_READY
@@ -68,7 +71,9 @@ class RoundTrip:
             quantise(tokens.payload_TH) if self._cast_inside else (tokens.payload_TH, tokens.scale_TB)
         )
         rows = self.backend.dispatch(payload_TH, scale_TB, handle)
-        return Arrived(rows, group(rows, self.problem.experts_per_rank) if self._grouped else None)
+        if isinstance(rows, Slots) or not self._grouped:
+            return Arrived(rows, None)
+        return Arrived(rows, group(rows, self.problem.experts_per_rank))
 
     def combine(self, y: Tensor, arrived: Arrived) -> Tensor:
         """Brings expert outputs back to their tokens: of each group's row, or of each row, already weighted and summed."""

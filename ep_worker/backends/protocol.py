@@ -1,6 +1,7 @@
 """What an arm is: layout, dispatch, combine, on buffers made once; and what it is made from.
 
-Legend: T tokens of this rank, N received rows, H hidden columns, K top-k slots, B = H / 128 scale blocks, L local experts.
+Legend: T tokens of this rank, N received rows, H hidden columns, K top-k slots, B = H / 128 scale blocks, L local experts,
+M slots of one local expert.
 
 A backend is a class that takes a `Problem`. Those of campaigns stand in `ep_worker.backends` and, with what they can do, in
 `ep_worker.contract.capabilities`; tests and launches by hand may name another `module:Class`, with a class attribute
@@ -77,25 +78,47 @@ class Rows:
     handle: Any
 
 
+@dataclass(frozen=True)
+class Slots:
+    """What an expert-major dispatch delivers: a row for each (token, local expert), experts apart, no gate weights.
+
+    Attributes:
+        payload_LMH: BF16, or FP8; of each expert the first `count_L` rows are valid, the rest is whatever lay there.
+        scale_LMB: Scales of FP8 rows, in any strides; else None.
+        count_L: Valid rows of each expert, int32.
+        handle: What combine needs to know of this dispatch.
+    """
+
+    payload_LMH: Tensor
+    scale_LMB: Tensor | None
+    count_L: Tensor
+    handle: Any
+
+
 class Backend(Protocol):
     """One arm, made for one cell and boundary.
 
     Attributes:
         deterministic: Whether dispatches by one handle deliver their rows in one order.
+        ends_device: Whether nothing may use the device any more after `release`.
     """
 
     deterministic: bool
+    ends_device: bool
 
     def __init__(self, problem: Problem) -> None: ...
 
     def layout(self) -> Any:
         """What goes where. Where layout is not a call of its own, it is made once for a cell, outside any timed region."""
 
-    def dispatch(self, payload_TH: Tensor, scale_TB: Tensor | None, handle: Any) -> Rows:
+    def dispatch(self, payload_TH: Tensor, scale_TB: Tensor | None, handle: Any) -> Rows | Slots:
         """Delivers tokens (BF16, or FP8 with scales) to the ranks of their experts."""
 
     def combine(self, y_NH: Tensor, handle: Any) -> Tensor:
-        """Sums, for each own token, what its rows came to on the ranks that got them: BF16 [T, H]."""
+        """Sums, for each own token, what its rows came to on the ranks that got them: BF16 [T, H].
+
+        An expert-major arm is given [L, M, H], unweighted, and applies the gate weights itself.
+        """
 
     def resolved(self) -> dict[str, Any]:
         """What the arm really runs with: `buffer_bytes`, and SM, queue or channel counts where it has such."""
@@ -105,4 +128,8 @@ class Backend(Protocol):
         """`backend_version`, `backend_commit`, `backend_files` and `jit_cache`, as `contract.provenance` means them."""
 
     def close(self) -> None:
-        """Gives buffers and connections back."""
+        """Gives back what belongs to this cell alone."""
+
+    @staticmethod
+    def release() -> None:
+        """Gives back what the arm's cells shared; once, when all results are on disk and no peer uses it any more."""

@@ -54,6 +54,7 @@ class TorchA2a:
     """Rank-deduplicated rows through `all_to_all_single`, sums in float32 with one rounding."""
 
     deterministic = True
+    ends_device = False
 
     def __init__(self, problem: Problem) -> None:
         refuse_knobs(problem)
@@ -132,3 +133,7 @@ class TorchA2a:
     def close(self) -> None:
         """Frees the buffers."""
         del self._send, self._receive, self._back_SH
+
+    @staticmethod
+    def release() -> None:
+        """Nothing is shared between cells."""

@@ -30,6 +30,7 @@ class TorchAgrs:
     """`all_gather` of packed rows, `reduce_scatter` of partial sums."""
 
     deterministic = True
+    ends_device = False
 
     def __init__(self, problem: Problem) -> None:
         refuse_knobs(problem)
@@ -97,3 +98,7 @@ class TorchAgrs:
     def close(self) -> None:
         """Frees the buffers."""
         del self._send, self._receive, self._out_PH
+
+    @staticmethod
+    def release() -> None:
+        """Nothing is shared between cells."""

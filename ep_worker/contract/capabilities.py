@@ -75,6 +75,13 @@ _LOW_LATENCY = (
     ("combine_weights", "DeepEP deep_ep/buffers/legacy.py low_latency_combine takes topk_weights"),
 )
 
+_V2 = (
+    ("max_top_k", "DeepEP deep_ep/buffers/elastic.py"),
+    ("cast", "DeepEP deep_ep/buffers/elastic.py ElasticBuffer.dispatch takes (x, sf)"),
+    ("empty_ranks", "DeepEP tests/elastic/test_ep.py uses at least one token a rank"),
+    ("graphable", "DeepEP deep_ep/buffers/elastic.py: do_cpu_sync waits on the host for receive counts"),
+)
+
 CAPABILITIES: Mapping[tuple[str, ApiMode], Capability] = {
     ("torch-a2a", ApiMode.PORTABLE): Capability(_ANYWHERE, Placement.CALLER_OUTSIDE, separable_layout=True),
     ("torch-a2a-cached", ApiMode.PORTABLE): Capability(_ANYWHERE, Placement.CALLER_OUTSIDE, graphable=True),
@@ -88,6 +95,18 @@ CAPABILITIES: Mapping[tuple[str, ApiMode], Capability] = {
         separable_layout=True,
         empty_ranks=False,
         sources=_V1_NORMAL,
+    ),
+    ("deepep-v1-nosync", ApiMode.NORMAL): Capability(
+        _GPU,
+        Placement.CALLER_OUTSIDE,
+        rank_counts=(2, 4, 8),
+        separable_layout=True,
+        empty_ranks=False,
+        graphable=True,
+        sources=(
+            *_V1_NORMAL,
+            ("rank_counts", "DeepEP deep_ep/buffers/legacy.py: num_worst_tokens is for NVLink ranks only"),
+        ),
     ),
     ("deepep-v1", ApiMode.LOW_LATENCY): Capability(
         _GPU,
@@ -105,11 +124,10 @@ CAPABILITIES: Mapping[tuple[str, ApiMode], Capability] = {
         Placement.CALLER_OUTSIDE,
         max_top_k=32,
         empty_ranks=False,
-        sources=(
-            ("max_top_k", "DeepEP deep_ep/buffers/elastic.py"),
-            ("cast", "DeepEP deep_ep/buffers/elastic.py ElasticBuffer.dispatch takes (x, sf)"),
-            ("empty_ranks", "DeepEP tests/elastic/test_ep.py uses at least one token a rank"),
-        ),
+        sources=_V2,
+    ),
+    ("deepep-v2-nosync", ApiMode.ELASTIC): Capability(
+        _GPU, Placement.CALLER_OUTSIDE, max_top_k=32, empty_ranks=False, graphable=True, sources=_V2
     ),
     ("uccl", ApiMode.NORMAL): Capability(
         _GPU,
@@ -122,6 +140,7 @@ CAPABILITIES: Mapping[tuple[str, ApiMode], Capability] = {
             ("cast", "UCCL ep/bench/buffer.py Buffer.dispatch"),
             ("separable_layout", "UCCL ep/bench/buffer.py Buffer.get_dispatch_layout"),
             ("empty_ranks", "UCCL 0.1.1 ep/src asserts num_tokens > 0; pull request 984"),
+            ("graphable", "UCCL ep/bench/buffer.py: dispatch waits on the host for receive counts (intranode_prepare)"),
         ),
     ),
     ("uccl", ApiMode.LOW_LATENCY): Capability(

@@ -79,13 +79,14 @@ def make_spec(
     shape: Shape = TINY,
     how: How | None = None,
     device: Device = Device.CPU,
+    api_mode: ApiMode = ApiMode.PORTABLE,
     **fields: Any,
 ) -> StartSpec:
     """A start on the ranks of one node; `fields` replace those of the spec."""
     how = how or How()
     routes = [route(RouteKind.UNIFORM, ranks, shape)] if routes is None else list(routes)
     cells = [Cell(f"ep{ranks}/{shape.profile}/{r.name}/{d.value}", r.name, d) for r in routes for d in how.dtypes]
-    entry = capability(backend, ApiMode.PORTABLE)
+    entry = capability(backend, api_mode)
     assert entry is not None
     measurement = Measurement(
         how.boundaries,
@@ -99,7 +100,7 @@ def make_spec(
     )
     series, rejected = resolve(cells, measurement, entry, device)
     arm_fields = {key: fields.pop(key) for key in ("knobs", "environment") if key in fields}
-    arm = ArmSpec(backend, backend, ApiMode.PORTABLE, **{"knobs": {}, "environment": {}, **arm_fields})
+    arm = ArmSpec(backend, backend, api_mode, **{"knobs": {}, "environment": {}, **arm_fields})
     spec = StartSpec(
         kind="scored",
         campaign="tests",
@@ -138,8 +139,10 @@ def command(folder: Path, spec: StartSpec, *options: str) -> list[str]:
     return [sys.executable, "-m", "ep_worker", "launch", str(write_spec(folder, spec)), str(folder), *options]
 
 
-def launch(folder: Path, spec: StartSpec, *options: str, **popen: Any) -> subprocess.CompletedProcess[str]:
+def launch(
+    folder: Path, spec: StartSpec, *options: str, timeout_s: float = 100, **popen: Any
+) -> subprocess.CompletedProcess[str]:
     """Launches a spec and waits for it."""
     return subprocess.run(
-        command(folder, spec, *options), capture_output=True, text=True, check=False, timeout=100, **popen
+        command(folder, spec, *options), capture_output=True, text=True, check=False, timeout=timeout_s, **popen
     )

@@ -1,8 +1,9 @@
-"""The portable arms on two GPUs: every mode that the capability table admits passes the oracle, with whole provenance."""
+"""Every arm on two GPUs: what the capability table admits passes the oracle, with whole provenance."""
 
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from worker.specs import How, launch, make_spec, route
 from ep_worker.contract.assembly import assemble
 from ep_worker.contract.provenance import provenance_problems
 from ep_worker.contract.spec import Shape
-from ep_worker.contract.terms import Device, Mode
+from ep_worker.contract.terms import ApiMode, Device, Mode
 from ep_worker.contract.workload import RouteKind
 
 if TYPE_CHECKING:
@@ -38,5 +39,34 @@ def test_an_arm_passes_in_every_mode(tmp_path: Path, backend: str) -> None:
     rejected = {"unsupported"} if backend == "torch-a2a" else set()
 
     assert {"ok"} | rejected == {record["status"] for record in start["records"]}, start["failures"]
+    assert "ok" == start["teardown"]
+    assert [] == provenance_problems(start["provenance"], Device.CUDA)
+
+
+LIBRARIES = [
+    ("deepep-v1", ApiMode.NORMAL, "deep_ep"),
+    ("deepep-v1-nosync", ApiMode.NORMAL, "deep_ep"),
+    ("deepep-v1", ApiMode.LOW_LATENCY, "deep_ep"),
+    ("deepep-v2", ApiMode.ELASTIC, "deep_ep"),
+    ("deepep-v2-nosync", ApiMode.ELASTIC, "deep_ep"),
+    ("uccl", ApiMode.NORMAL, "uccl"),
+    ("uccl", ApiMode.LOW_LATENCY, "uccl"),
+]
+
+
+@pytest.mark.parametrize(("backend", "mode", "package"), LIBRARIES)
+def test_a_library_passes_in_every_mode(tmp_path: Path, backend: str, mode: ApiMode, package: str) -> None:
+    """At the published shape, without a NIC: all admitted modes are `ok` at every boundary."""
+    if find_spec(package) is None:
+        pytest.skip(f"this environment holds no {package}")
+    shape = Shape("decode", tokens_per_rank=128, max_tokens_per_rank=128, hidden=7168, experts=256, top_k=8)
+    how = How(modes=MODES, iterations=20, warmups=5, chain_length=5, isolated_loops=True)
+    routes = [route(kind, 2, shape) for kind in (RouteKind.UNIFORM, RouteKind.MASKED)]
+    environment = {"EP_DISABLE_GIN": "1", "NCCL_NVLS_ENABLE": "0", "NVSHMEM_DISABLE_NVLS": "1"}
+    spec = make_spec(backend, 2, routes, shape, how, Device.CUDA, mode, watchdog_s=600.0, environment=environment)
+    assert 0 == launch(tmp_path, spec, timeout_s=650).returncode
+    start = assemble(tmp_path, spec, json.loads((tmp_path / "launcher.json").read_text()), {})
+
+    assert {record["status"] for record in start["records"]} <= {"ok", "unsupported"}, start["failures"]
     assert "ok" == start["teardown"]
     assert [] == provenance_problems(start["provenance"], Device.CUDA)

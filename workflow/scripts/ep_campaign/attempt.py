@@ -102,9 +102,10 @@ def run_attempt(
         began_utc, began = utc_now(), time.monotonic()
         launcher = place.launch(folder, spec, attempt, image)
         seconds = round(time.monotonic() - began, 3)
-        clock = {"began_utc": began_utc, "ended_utc": utc_now(), "seconds": seconds}
+        here = {"began_utc": began_utc, "ended_utc": utc_now(), "seconds": seconds}
+        clock = launcher.pop("clock", here)  # of another machine, where it ran on one
         record = finish(folder, spec, start, attempt, sequence, launcher, clock, image)
-        append_end(results, spec.start, attempt, seconds)
+        append_end(results, spec.start, attempt, clock["seconds"])
     except OSError as error:
         raise refuse("cannot_write", f"the attempt cannot be recorded: {error.strerror}", str(folder)) from error
     return record

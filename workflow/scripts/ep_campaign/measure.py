@@ -27,15 +27,26 @@ if TYPE_CHECKING:
 READ_ONLY = 0o444
 
 
-def measure(plan: Plan, results: Results, start: Start, first_attempt: int, place: Place) -> dict[str, Any]:
+def measure(
+    plan: Plan, results: Results, start: Start, first_attempt: int, place: Place, *, retries: int | None = None
+) -> dict[str, Any]:
     """Runs, or harvests, the attempts of one job and writes its outcome.
 
     An attempt that a dead controller left behind is taken over: whole, it is harvested and not repeated; broken off, it is
     recorded as interrupted and the slot tries again. Only infrastructure failures are retried here; never a timing.
 
+    Args:
+        plan: The plan.
+        results: Its results folder.
+        start: The start.
+        first_attempt: Number of the job's first attempt.
+        place: Where it runs.
+        retries: Further attempts after infrastructure failures; the plan's where not given.
+
     Raises:
         CampaignError: Nothing can be written.
     """
+    retries = plan.document["limits"]["retries"] if retries is None else retries
     accounts: list[dict[str, Any]] = []
     tries, attempt = 0, first_attempt
     blocked = _blocked(plan, results, start, first_attempt)
@@ -45,7 +56,7 @@ def measure(plan: Plan, results: Results, start: Start, first_attempt: int, plac
             tries += 1
             record = blocked or _run(plan, results, start, attempt, place)
         accounts.append(_account(results, start, record))
-        again = record["infrastructure"] and tries <= plan.document["limits"]["retries"]
+        again = record["infrastructure"] and tries <= retries
         if not again and not results.attempt(start.id, attempt + 1).exists():
             break
         attempt += 1

@@ -86,7 +86,7 @@ class Proof:
 def stack_of(backend: str) -> Stack:
     """The library that moves a backend's bytes; what torch's process group calls NCCL counts as NCCL."""
     known = {"deepep-v2": Stack.NCCL_GIN, "deepep-v1": Stack.NVSHMEM, "uccl": Stack.UCCL}
-    return known.get(backend, Stack.NCCL)
+    return known.get(backend.removesuffix("-nosync"), Stack.NCCL)
 
 
 def environment(stack: Stack) -> dict[str, str]:
