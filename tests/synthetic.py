@@ -18,6 +18,7 @@ from ep_campaign.admission import ADMISSION_SCHEMA
 from ep_campaign.identity import accept_worker
 from ep_campaign.journal import append_begin
 from ep_campaign.layout import OUTCOME_SCHEMA, Results
+from ep_campaign.products import ALWAYS, Stage, record_products
 from ep_campaign.workload import input_digests, route_workload
 from ep_worker.contract.assembly import assemble
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
@@ -334,3 +335,10 @@ def _outcome_row(results: Results, start: Start, number: int, item: Attempt) -> 
         "infrastructure": item.infrastructure,
         "sha256": sha256_file(results.attempt(start.id, number) / "start.json"),
     }
+
+
+def record_all_products(results: Results) -> None:
+    """Records whatever products lie in a folder as what their stages wrote."""
+    for stage, names in ALWAYS.items():
+        figures = sorted(results.figures.glob("*")) if stage is Stage.PLOTS else []
+        record_products(results, stage, [*(results.root / name for name in names), *figures])

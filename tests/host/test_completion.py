@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from forge import read
 from plans import REPOSITORY, make_plan
-from synthetic import Attempt, make_results
+from synthetic import Attempt, make_results, record_all_products
 
 from ep_campaign import completion
 from ep_campaign.completion import complete, partial_path
 from ep_campaign.errors import CampaignError
+from ep_campaign.identity import accept_worker
 from ep_campaign.layout import TABLES
-from ep_campaign.validate import State, validate
+from ep_campaign.products import Stage, record_products
+from ep_campaign.validate import Severity, State, validate
 from ep_campaign.validate.report import write
 from ep_worker.contract.canonical import sha256_file
 from ep_worker.contract.terms import Status
@@ -43,6 +45,7 @@ def _made(tmp_path: Path, attempts: Mapping[str, Sequence[Attempt]] | None = Non
         path = results.root / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(name)
+    record_all_products(results)
     return plan, results
 
 
@@ -145,13 +148,80 @@ def test_a_missing_product_is_refused(tmp_path: Path, name: str) -> None:
     assert not results.complete.exists()
 
 
+@pytest.mark.parametrize("name", ["RESULTS.md", "statistics.json", "tables/cells.parquet", "figures/starts.svg"])
+def test_an_edited_product_is_refused(tmp_path: Path, name: str) -> None:
+    """A product whose digest is not what its stage wrote is named, with the remedy, and nothing is marked."""
+    plan, results = _made(tmp_path)
+    with (results.root / name).open("a") as stream:
+        stream.write("faster")
+    with pytest.raises(CampaignError) as refused:
+        complete(plan, results)
+    assert [(item.code, item.where) for item in refused.value.refusals] == [("edited_product", name)]
+    assert "make summary CAMPAIGN=results" in str(refused.value)
+    assert not results.checksums.exists()
+
+
+def test_a_record_of_products_that_names_too_few_is_refused(tmp_path: Path) -> None:
+    """What a stage always writes cannot be left out of its record."""
+    plan, results = _made(tmp_path)
+    record_products(results, Stage.REPORT, [results.root / "pr.md", results.root / "report.html"])
+    with pytest.raises(CampaignError) as refused:
+        complete(plan, results)
+    assert [(item.code, item.where) for item in refused.value.refusals] == [("edited_product", "products/report.json")]
+
+
+def test_a_linked_folder_of_starts_is_refused(tmp_path: Path) -> None:
+    """Checksums follow no link, so a folder that holds one is not sealed."""
+    plan, results = _made(tmp_path)
+    (results.root / "starts").rename(tmp_path / "elsewhere")
+    (results.root / "starts").symlink_to(tmp_path / "elsewhere")
+    found = validate(plan, results)
+    assert [(item.code, item.file) for item in found.of(Severity.REFUSE)] == [("not_a_file", "starts")]
+    with pytest.raises(CampaignError):
+        complete(plan, results)
+    assert not results.complete.exists()
+
+
+def test_a_pipe_is_refused_and_never_read(tmp_path: Path) -> None:
+    """A FIFO in the place of a record or of samples: validation ends and names it."""
+    plan, results = _made(tmp_path)
+    for name, start in (("start.json", plan.starts[0]), ("samples.bin.gz", plan.starts[1])):
+        path = results.attempt(start.id, 1) / name
+        path.unlink()
+        os.mkfifo(path)
+    found = validate(plan, results)
+    pipes = {item.file.rpartition("/")[2] for item in found.violations if item.code == "not_a_file"}
+    assert pipes == {"start.json", "samples.bin.gz"}
+
+
+def test_a_raw_file_that_an_earlier_seal_exposes_is_refused(tmp_path: Path) -> None:
+    """A forged admission, consistent in itself: the checksums that were there before it name it."""
+    plan, results = _made(tmp_path)
+    complete(plan, results)
+    path = results.admission(2)
+    path.chmod(0o644)
+    path.write_text(path.read_text() + "\n")
+    (violation,) = [item for item in validate(plan, results).violations if item.file == "admission/ep2.json"]
+    assert (violation.code, violation.expected.split(", ")[1]) == ("altered_file", "as SHA256SUMS says")
+
+
+def test_a_second_worker_alters_no_seal(tmp_path: Path) -> None:
+    """`worker.json` grows when another worker is accepted; any other change of it is refused."""
+    plan, results = _made(tmp_path)
+    complete(plan, results)
+    accept_worker(results, "6" * 64, "another build")
+    assert validate(plan, results).state is State.COMPLETE
+    results.worker.write_text(results.worker.read_text().replace("5" * 64, "7" * 64))
+    assert "worker.json" in {item.file for item in validate(plan, results).of(Severity.REFUSE)}
+
+
 def test_a_folder_without_validation_is_refused(tmp_path: Path) -> None:
     """Nothing is marked that nothing vouches for."""
     plan, results = _made(tmp_path)
     results.validation.unlink()
     with pytest.raises(CampaignError) as refused:
         complete(plan, results)
-    assert refused.value.codes == ("missing_file",)
+    assert "missing_file" in refused.value.codes
 
 
 def test_odd_names_are_summed_too(tmp_path: Path) -> None:

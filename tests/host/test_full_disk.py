@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from plans import REPOSITORY, make_plan
-from synthetic import make_results
+from synthetic import make_results, record_all_products
 
 from ep_campaign.layout import TABLES, Results
 from ep_campaign.validate import validate
@@ -39,6 +39,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             path = results.root / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(name)
+        record_all_products(results)
         yield folder
     finally:
         subprocess.run(["/bin/umount", str(folder)], check=True)

@@ -12,4 +12,4 @@ rule admit:
     message:
         "admit EP {wildcards.ep}: host checks, one brief run of each arm"
     shell:
-        "exec python workflow/scripts/admit.py --results $(dirname {input.plan}) --ep-size {wildcards.ep} 2> {log}"
+        'exec python workflow/scripts/admit.py --results "$(dirname {input.plan:q})" --ep-size {wildcards.ep} 2> {log:q}'

@@ -15,4 +15,4 @@ rule aggregate:
     message:
         "aggregate samples and records to Parquet"
     shell:
-        "exec python workflow/scripts/aggregate.py --results $(dirname {input.plan}) 2> {log}"
+        'exec python workflow/scripts/aggregate.py --results "$(dirname {input.plan:q})" 2> {log:q}'

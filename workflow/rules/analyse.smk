@@ -17,4 +17,4 @@ rule analyse:
     message:
         "analyse: levels, contrasts, verdicts"
     shell:
-        "exec python workflow/scripts/analyse.py --results $(dirname {input.plan}) 2> {log}"
+        'exec python workflow/scripts/analyse.py --results "$(dirname {input.plan:q})" 2> {log:q}'

@@ -14,4 +14,4 @@ rule complete:
     message:
         "complete: checksums and mark"
     shell:
-        "exec python workflow/scripts/complete.py --results $(dirname {input.plan}) 2> {log}"
+        'exec python workflow/scripts/complete.py --results "$(dirname {input.plan:q})" 2> {log:q}'

@@ -15,4 +15,4 @@ rule measure:
         "measure ep{wildcards.ep}/{wildcards.slot}"
     shell:
         # exec: the kernel kills a job with its parent only where no shell stands between them.
-        "exec python workflow/scripts/measure.py --outcome {output.outcome} 2> {log}"
+        "exec python workflow/scripts/measure.py --outcome {output.outcome:q} 2> {log:q}"

@@ -8,4 +8,4 @@ rule plan:
     message:
         f"plan {PIPELINE.plan.name}: {len(PIPELINE.plan.starts)} starts, digest {PIPELINE.plan.digest[:16]}"
     shell:
-        "exec python workflow/scripts/plan.py --campaign {params.campaign} --results $(dirname {output.plan}) 2> {log}"
+        'exec python workflow/scripts/plan.py --campaign {params.campaign:q} --results "$(dirname {output.plan:q})" 2> {log:q}'

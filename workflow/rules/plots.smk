@@ -24,4 +24,4 @@ rule plots:
     message:
         "plot starts, intervals, ratios and diagnostics"
     shell:
-        "exec python workflow/scripts/plots.py --results $(dirname {input.plan}) 2> {log}"
+        'exec python workflow/scripts/plots.py --results "$(dirname {input.plan:q})" 2> {log:q}'

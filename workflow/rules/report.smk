@@ -21,4 +21,4 @@ rule report:
     message:
         "write RESULTS.md, report.html and pr.md"
     shell:
-        "exec python workflow/scripts/report.py --results $(dirname {input.plan}) 2> {log}"
+        'exec python workflow/scripts/report.py --results "$(dirname {input.plan:q})" 2> {log:q}'

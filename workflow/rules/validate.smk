@@ -14,4 +14,4 @@ rule validate:
     message:
         f"validate {len(PIPELINE.outcomes)} starts"
     shell:
-        "exec python workflow/scripts/validate.py --results $(dirname {input.plan}) 2> {log}"
+        'exec python workflow/scripts/validate.py --results "$(dirname {input.plan:q})" 2> {log:q}'

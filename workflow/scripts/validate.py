@@ -5,6 +5,7 @@ import sys
 from ep_campaign.command import parser, results_of, run
 from ep_campaign.completion import retract
 from ep_campaign.errors import EXIT_REFUSED
+from ep_campaign.products import Stage, record_products
 from ep_campaign.validate import State, validate
 from ep_campaign.validate.folder import open_plan
 from ep_campaign.validate.report import write
@@ -16,6 +17,7 @@ def main() -> None:
     retract(results)
     found = validate(open_plan(results), results)
     kept = write(found, results)
+    record_products(results, Stage.VALIDATE, [kept])
     print(found.text(), end="", file=sys.stderr)
     if found.violations:
         print(f"Every place, one by one: {kept}", file=sys.stderr)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ep_campaign.aggregate import read_validation
 from ep_campaign.errors import CampaignError, Refusal
-from ep_campaign.layout import TABLES, UNSUMMED
+from ep_campaign.layout import UNSUMMED
+from ep_campaign.products import Stage, wrong_products
 from ep_campaign.validate import Severity, State, Validation, validate
 from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_file, write_atomically
 
@@ -25,23 +26,23 @@ if TYPE_CHECKING:
 
 MARK_SCHEMA = "ep-campaign/mark/1"
 PARTIAL_NAME = "PARTIAL"
-REPORTS = ("RESULTS.md", "report.html", "pr.md")
 
 
 def complete(plan: Plan, results: Results) -> State:
     """Writes `SHA256SUMS`, then `CAMPAIGN_COMPLETE` or `PARTIAL`; returns which of both states it is.
 
     Raises:
-        CampaignError: A product is missing, or the folder changed since it was validated; no mark is left.
+        CampaignError: A product is missing or edited, or the folder changed since it was validated; no mark is left.
         OSError: The disk is full; no mark is left.
     """
     retract(results)
     told = read_validation(plan, results)
     found = validate(plan, results)
-    refusals = [*_changed(told, found, results), *_missing_products(results)]
+    refusals = [*_changed(told, found, results), *_wrong_products(results)]
     if refusals:
         raise CampaignError(refusals)
     files = list(evidence(results))
+    _require_raw(plan, results, files)
     write_atomically(results.checksums, b"".join(checksum_line(results.root, path) for path in files))
     mark = _mark(found, results, len(files))
     if found.state is State.COMPLETE:
@@ -88,12 +89,25 @@ def _changed(told: dict[str, Any], found: Validation, results: Results) -> Itera
         yield Refusal("changed_since_validation", message, results.validation.name)
 
 
-def _missing_products(results: Results) -> Iterator[Refusal]:
-    tables = [results.table(name) for name in TABLES]
-    for path in [*tables, results.statistics, *(results.root / name for name in REPORTS)]:
-        if not path.is_file():
-            message = "is missing; the stages before this one write it: summarise the folder again"
-            yield Refusal("missing_product", message, str(path.relative_to(results.root)))
+def _require_raw(plan: Plan, results: Results, files: list[Path]) -> None:
+    """Whatever the state is, the raw files that lie where the plan puts them are among those that are summed."""
+    wanted = [results.plan, results.worker, *(results.admission(ep_size) for ep_size in plan.num_rounds)]
+    for start in plan.starts:
+        wanted += results.start(start.id).glob("outcome-*.json")
+        wanted += results.start(start.id).glob("attempt-*/start.json")
+    there = set(files)
+    refusals = [
+        Refusal("not_summed", "is evidence, and no checksum covers it", path.relative_to(results.root).as_posix())
+        for path in wanted
+        if path.exists() and path not in there
+    ]
+    if refusals:
+        raise CampaignError(refusals)
+
+
+def _wrong_products(results: Results) -> Iterator[Refusal]:
+    for stage in Stage:
+        yield from wrong_products(results, stage)
 
 
 def _mark(found: Validation, results: Results, num_files: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import stat
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -36,7 +37,10 @@ def read_object(path: Path, where: str) -> dict[str, Any]:
             `not_finite` or `number_too_large`.
     """
     try:
-        size = path.stat().st_size
+        entry = path.stat()
+        if not stat.S_ISREG(entry.st_mode):
+            raise refuse("unreadable_file", "is no regular file; expected a text file", where)
+        size = entry.st_size
         if size > MAX_FILE_BYTES:
             raise refuse("file_too_large", f"is {size} bytes, at most {MAX_FILE_BYTES} are read", where)
         text = path.read_text(encoding="ascii")

@@ -6,6 +6,7 @@ results/<campaign>/
     starts/ep<N>/<profile>/round-<RR>/<arm>/outcome-<K>.json      what a job says; K is its first attempt
     starts/ep<N>/<profile>/round-<RR>/<arm>/attempt-<K>/          start.json samples.bin.gz rank-*.jsonl rank-*.log ...
     validation.json  tables/*.parquet  statistics.json  figures/*  RESULTS.md  report.html  pr.md
+    products/<stage>.json                                         digests of what each stage of the summary wrote
     SHA256SUMS  CAMPAIGN_COMPLETE (or PARTIAL; validation-refused.json where nothing may be summarised)
     logs/  benchmarks/                                            not part of the checksums
 """
@@ -82,6 +83,10 @@ class Results:
     def table(self, name: str) -> Path:
         """One Parquet table."""
         return self.root / "tables" / f"{name}.parquet"
+
+    def products(self, stage: str) -> Path:
+        """Digests of what a stage of the summary wrote."""
+        return self.root / "products" / f"{stage}.json"
 
     def start(self, start_id: str) -> Path:
         """Folder of a start."""

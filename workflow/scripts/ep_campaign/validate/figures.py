@@ -42,7 +42,10 @@ def read_samples(attempt: Attempt, found: list[Violation]) -> bytes | None:
     if expected > planned:
         return None  # its records' shapes are not the plan's, and nobody knows how much there is to read
     try:
-        packed = (attempt.folder / SAMPLES_FILE).read_bytes()
+        path = attempt.folder / SAMPLES_FILE
+        if path.exists() and not path.is_file():
+            raise OSError("is no regular file")
+        packed = path.read_bytes()
         unpacker = zlib.decompressobj(wbits=_GZIP_WBITS)
         data = unpacker.decompress(packed, expected + 1)
     except FileNotFoundError:
