@@ -151,7 +151,7 @@ class TestSchemas:
 
 def test_the_worker_image_has_the_torch_of_the_lock() -> None:
     """Ranks of CPU arms run the same torch in a pod as on a workstation."""
-    dockerfile = (REPOSITORY / "deploy" / "worker" / "Dockerfile").read_text(encoding="ascii")
+    dockerfile = (REPOSITORY / "deploy" / "worker.Dockerfile").read_text(encoding="ascii")
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="ascii").split()
 
     version = re.search(r"ARG TORCH_VERSION=(\S+)", dockerfile)

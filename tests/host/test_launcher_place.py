@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from batch_system import install
-from plans import REPOSITORY, make_plan
+from plans import REPOSITORY, SHAPES, make_plan
 
 from ep_campaign.errors import CampaignError
+from ep_campaign.expand import load_plan
 from ep_campaign.launcher_place import LauncherConfig, LauncherPlace, command_of, load_launcher
 from ep_campaign.layout import Results
 from ep_campaign.measure import measure
@@ -103,6 +104,16 @@ class TestRefusals:
 
         assert [item.code for item in found.refusals] == ["no_launcher", "no_image", "no_image", "no_image"]
         assert found.observed["num_nodes"] == 2
+
+
+class TestNotes:
+    def test_a_transport_that_nobody_proves_is_noted(self, plan: Plan, tmp_path: Path) -> None:
+        """GPUs that cross nodes here are noted in the admission record, and so in the report; CPU ranks are not."""
+        gpus = load_plan(REPOSITORY / "config" / "campaigns" / "b200-ep16.yaml", SHAPES)
+        place = LauncherPlace(config("true", "{image}"))
+
+        assert ["transport_unproved"] == [item["code"] for item in place.fitness(gpus, tmp_path, 16).notes]
+        assert [] == place.fitness(plan, tmp_path, 2).notes
 
 
 class TestFailures:

@@ -19,7 +19,7 @@ from ep_campaign.load import read_yaml
 from ep_campaign.local import run_launcher
 from ep_campaign.place import Fitness
 from ep_worker.contract.rankfile import event_path
-from ep_worker.contract.terms import Status
+from ep_worker.contract.terms import Device, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 LAUNCHER_SCHEMA = "ep-campaign/launcher-place/1"
 WORDS = ("num_ranks", "num_nodes", "ranks_per_node", "host", "port", "python", "spec", "out", "image")
 """What may stand in braces in a command."""
+
+UNPROVED = {
+    "code": "transport_unproved",
+    "text": "nothing here proves what carried the bytes between nodes: read the ranks' logs, or measure on gangs",
+}
 
 _OWED = ("spec", "out")
 _IMAGE = "image"
@@ -100,12 +105,14 @@ class LauncherPlace:
             refusals.append(Refusal("no_launcher", message, "admission"))
         for arm, entry in plan.document["arms"].items():
             refusals += _image_refusals(self._config, arm, entry["image"])
+        num_nodes = ep_size // plan.ep_entry(ep_size)["ranks_per_pod"]
         observed = {
             "command": list(self._config.command),
             "host": socket.gethostname(),
-            "num_nodes": ep_size // plan.ep_entry(ep_size)["ranks_per_pod"],
+            "num_nodes": num_nodes,
         }
-        return Fitness(observed, refusals, [])
+        notes = [UNPROVED] if num_nodes > 1 and plan.device is Device.CUDA else []
+        return Fitness(observed, refusals, notes)
 
     def launch(self, folder: Path, spec: StartSpec, attempt: int, image: str | None) -> dict[str, Any]:
         """As `Place.launch`."""

@@ -1,7 +1,7 @@
 # Image of the ranks of CPU arms: Python, torch, nothing else. The worker's sources are mounted by every gang, so that this image
 # stands while they change. GPU arms run in the images of their backends, by digest.
 #
-#   docker build -t ep-worker deploy/worker
+#   docker build -t REGISTRY/ep-worker - < deploy/worker.Dockerfile
 #
 # PyTorch's CPU wheels (0.2 GB instead of several) come from PyTorch's own index: --build-arg PIP_INDEX_URL=<that index>.
 # A place names the image by the digest that a push or a load printed; what really ran is recorded from each pod's status.
