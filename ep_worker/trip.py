@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ep_worker.arrivals import Finding
+from ep_worker.backends.protocol import Slots
 from ep_worker.contract.terms import Loop
 from ep_worker.oracle import OutputError
 from ep_worker.reason import Reason
@@ -141,18 +142,23 @@ class Trip:
 def digest_of(arrived: Arrived) -> int:
     """A sum over every bit pattern of the rows that some local expert gets: the same for the same rows in any order."""
     rows = arrived.rows
-    used_N = (rows.expert_NK >= 0).any(1)
-    total = _row_sums(rows.payload_NH)[used_N].sum()
-    if rows.scale_NB is not None:
-        total = total + rows.scale_NB[used_N].contiguous().view(torch.int32).sum(dtype=torch.int64)
+    if isinstance(rows, Slots):
+        place_M = torch.arange(rows.payload_LMH.shape[1], device=rows.count_L.device)
+        used = place_M[None, :] < rows.count_L[:, None]
+        payload, scale = rows.payload_LMH, rows.scale_LMB
+    else:
+        used, payload, scale = (rows.expert_NK >= 0).any(1), rows.payload_NH, rows.scale_NB
+    total = _row_sums(payload)[used].sum()
+    if scale is not None:
+        total = total + _row_sums(scale[used]).sum()
     return int(total)
 
 
-def _row_sums(payload_NH: Tensor) -> Tensor:
-    """Sum of each row's bytes, taken four at a time where that is possible; wraps around."""
-    plain_NH = payload_NH if payload_NH.stride(-1) == 1 else payload_NH.contiguous()
-    wide = torch.int32 if plain_NH.shape[1] * plain_NH.element_size() % 4 == 0 else torch.uint8
-    return plain_NH.view(wide).sum(1, dtype=torch.int64)
+def _row_sums(rows: Tensor) -> Tensor:
+    """Sum of the bytes along the last axis, taken four at a time where that is possible; wraps around."""
+    plain = rows if rows.stride(-1) == 1 else rows.contiguous()
+    wide = torch.int32 if plain.shape[-1] * plain.element_size() % 4 == 0 and plain.is_contiguous() else torch.uint8
+    return plain.view(wide).sum(-1, dtype=torch.int64)
 
 
 def _clone(tensor: Tensor | None) -> Tensor | None:

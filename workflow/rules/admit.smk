@@ -9,7 +9,10 @@ rule admit:
     priority: len(PIPELINE.plan.starts) + 1
     resources:
         node_set=1,
+        nodes=lambda wildcards: PIPELINE.num_nodes(int(wildcards.ep)),
+        tasks=lambda wildcards: int(wildcards.ep),
+        place="local",
     message:
         "admit EP {wildcards.ep}: host checks, one brief run of each arm"
     shell:
-        'exec python workflow/scripts/admit.py --results "$(dirname {input.plan:q})" --ep-size {wildcards.ep} 2> {log:q}'
+        'exec python workflow/scripts/admit.py --results "$(dirname {input.plan:q})" --ep-size {wildcards.ep} --place {resources.place:q} 2> {log:q}'

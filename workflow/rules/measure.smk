@@ -11,8 +11,12 @@ rule measure:
     priority: lambda wildcards: PIPELINE.priority(f"ep{wildcards.ep}/{wildcards.slot}")
     resources:
         node_set=1,
+        # What a batch system is asked for; elsewhere they mean nothing. `place` is a profile's to set.
+        nodes=lambda wildcards: PIPELINE.num_nodes(int(wildcards.ep)),
+        tasks=lambda wildcards: int(wildcards.ep),
+        place="local",
     message:
         "measure ep{wildcards.ep}/{wildcards.slot}"
     shell:
         # exec: the kernel kills a job with its parent only where no shell stands between them.
-        "exec python workflow/scripts/measure.py --outcome {output.outcome:q} 2> {log:q}"
+        "exec python workflow/scripts/measure.py --outcome {output.outcome:q} --place {resources.place:q} 2> {log:q}"

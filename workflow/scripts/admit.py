@@ -2,8 +2,7 @@
 
 from ep_campaign.admission import admit, lines
 from ep_campaign.attempt import die_with_parent
-from ep_campaign.command import parser, results_of, run
-from ep_campaign.local import ThisMachine
+from ep_campaign.command import add_place, parser, place_of, results_of, run
 from ep_campaign.plan import read_plan
 
 
@@ -12,9 +11,10 @@ def main() -> None:
     die_with_parent()
     arguments = parser(__doc__ or "")
     arguments.add_argument("--ep-size", required=True, type=int, help="ranks of the EP size")
+    add_place(arguments)
     given = arguments.parse_args()
     results = results_of(given)
-    record = admit(read_plan(results.plan), results, given.ep_size, ThisMachine())
+    record = admit(read_plan(results.plan), results, given.ep_size, place_of(given))
     for line in lines(given.ep_size, record):
         print(line, flush=True)
 

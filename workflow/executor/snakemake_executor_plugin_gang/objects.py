@@ -121,7 +121,7 @@ def pod_template(request: GangRequest, template: Mapping[str, Any], index: int) 
         {"name": "gang-files", "projected": {"sources": sources}},
         {"name": "gang-out", "emptyDir": {}},
     ]
-    _place(spec, request)
+    _place(spec, request, index)
     return pod
 
 
@@ -157,13 +157,16 @@ def _variables(request: GangRequest, index: int) -> list[dict[str, Any]]:
     return [*({"name": name, "value": value} for name, value in {**request.environment, **own}.items()), node]
 
 
-def _place(spec: dict[str, Any], request: GangRequest) -> None:
-    """Binds pods to the named nodes, and apart from one another."""
+def _place(spec: dict[str, Any], request: GangRequest, index: int) -> None:
+    """Binds pods to the named nodes, and apart from one another.
+
+    Where each pod has a node of its own, pod i always has the i-th: gangs that are compared run rank by rank on the same nodes.
+    """
     affinity = spec.setdefault("affinity", {}) if request.nodes or request.one_pod_a_node else {}
     if request.nodes:
-        terms = [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in request.nodes
-        ]
+        enough = request.one_pod_a_node and len(request.nodes) >= request.num_pods
+        nodes = request.nodes[index : index + 1] if enough else request.nodes
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         affinity["nodeAffinity"] = {**affinity.get("nodeAffinity", {}), **required}
     if request.one_pod_a_node:

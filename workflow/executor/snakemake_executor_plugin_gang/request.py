@@ -57,7 +57,7 @@ class GangRequest:
         collect_command: Command of the second.
         files: Content of `/gang/files`, by plain name.
         environment: Further variables of both.
-        nodes: Names of the nodes that may be used; empty for any.
+        nodes: Names of the nodes that may be used; empty for any. With `one_pod_a_node` and enough of them pod i runs on the i-th.
         one_pod_a_node: Whether two pods must not share one.
         run_bound_s: Seconds that pods may run.
         labels: Further labels of every object.

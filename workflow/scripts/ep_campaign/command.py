@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 from ep_campaign.errors import CampaignError
 from ep_campaign.layout import Results
+from ep_campaign.local import ThisMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ep_campaign.place import Place
+
+THIS_MACHINE = "local"
 
 EXIT_INTERRUPTED = 130
 """What shells report of a process that Ctrl-C ended."""
@@ -27,6 +32,28 @@ def parser(description: str) -> argparse.ArgumentParser:
 def results_of(arguments: argparse.Namespace) -> Results:
     """The results folder that was named."""
     return Results(arguments.results)
+
+
+def add_place(made: argparse.ArgumentParser) -> None:
+    """The argument of scripts that launch starts."""
+    text = "place file whose command starts the ranks, or local (default) for processes of this machine"
+    made.add_argument("--place", default=THIS_MACHINE, metavar="FILE", help=text)
+
+
+def place_of(arguments: argparse.Namespace) -> Place:
+    """The place that was named.
+
+    Raises:
+        CampaignError: Its file is refused.
+    """
+    if arguments.place == THIS_MACHINE:
+        return ThisMachine()
+    from ep_campaign.launcher_place import (  # noqa: PLC0415 - pydantic would cost every local start 0.2 s
+        LauncherPlace,
+        load_launcher,
+    )
+
+    return LauncherPlace(load_launcher(Path(arguments.place)))
 
 
 def run(main: Callable[[], None]) -> None:

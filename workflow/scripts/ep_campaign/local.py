@@ -16,11 +16,16 @@ from ep_campaign.place import Fitness
 from ep_worker.contract.terms import Device, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ep_campaign.plan import Plan
     from ep_worker.contract.spec import StartSpec
 
 GRACE_S = 60.0
 """What the launcher is given beyond its own watchdog before it counts as hung."""
+
+TERMINATE_S = 10.0
+"""What a launcher is given to end what it started."""
 
 MIB = 1 << 20
 _ELSEWHERE = "choose a campaign with device: cpu, or run this one where the GPUs are"
@@ -36,41 +41,46 @@ class ThisMachine:
 
     def launch(self, folder: Path, spec: StartSpec, attempt: int, image: str | None) -> dict[str, Any]:
         """As `Place.launch`: to the launcher's end, or to the controller's own bound."""
+        launch = [sys.executable, "-m", "ep_worker", "launch", str(folder / "spec.json"), str(folder)]
         # --num-nodes 1: whatever started this controller (torchrun, srun) must not be taken for what starts the ranks.
-        command = [
-            sys.executable,
-            "-m",
-            "ep_worker",
-            "launch",
-            str(folder / "spec.json"),
-            str(folder),
-            "--num-nodes",
-            "1",
-        ]
-        bound_s = spec.watchdog_s + spec.rendezvous_timeout_s + GRACE_S
-        with (folder / "launcher.log").open("wb") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            try:
-                status = process.wait(timeout=bound_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                account = interrupted(f"the launcher did not end within {bound_s:.0f} s and was killed")
-                return {**account, "status": Status.TIMED_OUT.value, "reason_code": "launcher_hung"}
-            except BaseException:
-                process.terminate()
-                process.wait()
-                raise
-        path = folder / "launcher.json"
-        if path.exists():
-            return dict(json.loads(path.read_text(encoding="ascii")))
-        last = (folder / "launcher.log").read_text(errors="replace").strip().splitlines()[-1:]
-        account = interrupted(f"the launcher ended with status {status} and no account: {' '.join(last)[:300]}")
-        return {**account, "reason_code": "launcher_died"}
+        command = [*launch, "--num-nodes", "1"]
+        return run_launcher(command, folder, spec.watchdog_s + spec.rendezvous_timeout_s + GRACE_S)
 
     def resume(self, folder: Path, spec: StartSpec, attempt: int, image: str | None) -> dict[str, Any] | None:
         """As `Place.resume`: here all processes die with their controller."""
         return None
+
+
+def run_launcher(command: Sequence[str], folder: Path, bound_s: float) -> dict[str, Any]:
+    """Runs a launcher to its end, or to a bound, and returns the account that lies in the attempt's folder then."""
+    with (folder / "launcher.log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            status = process.wait(timeout=bound_s)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            account = interrupted(f"the launcher did not end within {bound_s:.0f} s and was killed")
+            return {**account, "status": Status.TIMED_OUT.value, "reason_code": "launcher_hung"}
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    path = folder / "launcher.json"
+    if path.exists():
+        return dict(json.loads(path.read_text(encoding="ascii")))
+    last = (folder / "launcher.log").read_text(errors="replace").strip().splitlines()[-1:]
+    account = interrupted(f"the launcher ended with status {status} and no account: {' '.join(last)[:300]}")
+    return {**account, "reason_code": "launcher_died"}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Asks, then kills: srun and ssh end what they started elsewhere only where they are asked."""
+    process.terminate()
+    try:
+        process.wait(timeout=TERMINATE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def observe_host(folder: Path) -> dict[str, Any]:

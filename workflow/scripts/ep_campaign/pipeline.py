@@ -94,6 +94,10 @@ class Pipeline:
         """Higher runs earlier: the plan's order."""
         return len(self.plan.starts) - self.plan.by_id[start_id].position
 
+    def num_nodes(self, ep_size: int) -> int:
+        """Hosts that a start of an EP size runs on."""
+        return ep_size // int(self.plan.ep_entry(ep_size)["ranks_per_pod"])
+
     def hold(self, *, here: bool) -> list[Locked]:
         """Takes the campaign's lock, and this machine's if anything is to be measured `here`; records the worker.
 
