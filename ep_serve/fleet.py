@@ -192,21 +192,20 @@ class Fleet:
 
     async def remove(self, ranks: Iterable[int]) -> None:
         """Ends ranks that nobody needs, and waits until they are gone."""
-        leaving = [rank for rank in ranks if rank in self._processes]
+        leaving = {rank: self._processes[rank] for rank in ranks if rank in self._processes}
         self._leaving.update(leaving)
-        for rank in leaving:
+        for rank, process in leaving.items():
             if rank in self.links:
                 self.links[rank].send({"op": "stop"})
-            elif self._processes[rank].returncode is None:
-                self._processes[rank].kill()
-        for rank in leaving:
-            process = self._processes[rank]
+            elif process.returncode is None:
+                process.kill()
+        for rank, process in leaving.items():
             try:
                 await asyncio.wait_for(process.wait(), self._settings.timeout_s)
             except asyncio.TimeoutError:  # noqa: UP041 - another class on Python 3.10
                 process.kill()
                 await process.wait()
-            del self._processes[rank]
+            self._processes.pop(rank, None)  # a resize that is given up meanwhile may have removed it
         self._leaving.difference_update(leaving)
         self._on_change()
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from ep_serve.model import apply, logits, norm, route
-from ep_serve.settings import EOS_TOKEN
 from ep_serve.weights import Dense, Layer, make_dense, make_experts
 
 if TYPE_CHECKING:
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Generated:
-    """What one prompt gives.
+class Followed:
+    """What the model says along a given continuation: greedy decoding would have made it if `tokens` is the continuation.
 
     Attributes:
-        tokens: Generated tokens, an end mark included.
+        tokens: Likeliest token at each place, given everything before it.
         logprobs: Log probability of each.
-        margins: By how much each was ahead of the second likeliest, in log probability.
+        margins: By how much each is ahead of the second likeliest, in log probability.
     """
 
     tokens: tuple[int, ...]
@@ -58,27 +57,17 @@ class Reference:
         }
 
     @torch.inference_mode()
-    def generate(self, prompt: list[int], max_tokens: int, *, ignore_eos: bool = False) -> Generated:
-        """Greedy decoding, every token from the whole sequence anew."""
-        tokens = list(prompt)
-        logprobs, margins = [], []
-        while len(tokens) - len(prompt) < max_tokens and len(tokens) < self._settings.max_len:
-            scores_V = torch.log_softmax(self._next(tokens), -1)
-            (first, second), (best, _) = (part.tolist() for part in scores_V.topk(2))
-            tokens.append(best)
-            logprobs.append(first)
-            margins.append(first - second)
-            if best == EOS_TOKEN and not ignore_eos:
-                break
-        return Generated(tuple(tokens[len(prompt) :]), tuple(logprobs), tuple(margins))
-
-    def _next(self, tokens: list[int]) -> Tensor:
-        """Scores [V] of what comes after the tokens."""
+    def follow(self, prompt: list[int], continuation: list[int]) -> Followed:
+        """One pass over a prompt and what came after it."""
+        tokens = [*prompt, *continuation][:-1]
         x_TH = self._dense.embedding_VH[torch.tensor(tokens)] + self._dense.position_CH[: len(tokens)]
         for number, layer in enumerate(self._dense.layers):
             x_TH = x_TH + self._attend(layer, norm(x_TH))
             x_TH = x_TH + self._mix(number, layer, norm(x_TH))
-        return logits(self._dense, x_TH[-1:])[0]
+        scores_TV = torch.log_softmax(logits(self._dense, x_TH[len(prompt) - 1 :]), -1)
+        value_T2, token_T2 = scores_TV.topk(2)
+        margins = value_T2[:, 0] - value_T2[:, 1]
+        return Followed(tuple(token_T2[:, 0].tolist()), tuple(value_T2[:, 0].tolist()), tuple(margins.tolist()))
 
     def _attend(self, layer: Layer, x_TH: Tensor) -> Tensor:
         heads = self._settings.shape.num_heads
@@ -92,11 +81,8 @@ class Reference:
 
     def _mix(self, number: int, layer: Layer, x_TH: Tensor) -> Tensor:
         weight_TK, expert_TK = route(x_TH, layer.router_HE, self._settings.shape.top_k)
-        rows = [
-            sum(
-                weight * apply(self._experts[(number, expert)], x_TH[row : row + 1])
-                for weight, expert in zip(weight_TK[row], expert_TK[row].tolist(), strict=True)
-            )
-            for row in range(len(x_TH))
-        ]
-        return torch.cat([torch.as_tensor(row) for row in rows])
+        out_TH = torch.zeros_like(x_TH)
+        for row, (weights, experts) in enumerate(zip(weight_TK, expert_TK.tolist(), strict=True)):
+            for weight, expert in zip(weights, experts, strict=True):
+                out_TH[row] += weight * apply(self._experts[(number, expert)], x_TH[row])
+        return out_TH

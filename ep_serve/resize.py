@@ -95,6 +95,7 @@ class Resizer:
         except asyncio.TimeoutError:  # noqa: UP041 - another class on Python 3.10
             return await self._undo(width, Answer(408, f"Requests did not drain within {drain_timeout_s} s"))
         except EngineDeadError as error:
+            self.scaling = False  # nothing is scaling any more: what is asked now is told that the engine is dead
             told.update(state="Failed", reason=str(error))
             return Answer(500, f"EngineDeadError: {error}")
         self._active = False
