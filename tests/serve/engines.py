@@ -55,7 +55,9 @@ class Engine:
         """Lines of the access log."""
         return [json.loads(line) for line in (self.work / "access.jsonl").read_text().splitlines()]
 
-    def call(self, method: str, path: str, body: Any = None, *, timeout_s: float = 30.0, rank: int | None = None) -> Said:
+    def call(
+        self, method: str, path: str, body: Any = None, *, timeout_s: float = 30.0, rank: int | None = None
+    ) -> Said:
         """Sends one call and reads its whole answer; a stream comes as the list of its events."""
         headers = {} if rank is None else {"X-data-parallel-rank": str(rank)}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
@@ -86,7 +88,9 @@ def engine(
 ) -> Iterator[Engine]:
     """A small engine; its processes are gone afterwards, which is asserted."""
     shape = [f"--{name.replace('_', '-')}={value}" for name, value in vars(SMALL.shape).items()]
-    sizes = [f"--{name.replace('_', '-')}={getattr(SMALL, name)}" for name in ("max_num_seqs", "max_len", "max_step_tokens")]
+    sizes = [
+        f"--{name.replace('_', '-')}={getattr(SMALL, name)}" for name in ("max_num_seqs", "max_len", "max_step_tokens")
+    ]
     wrong = [f"--fault={fault.value}" for fault in faults]
     command = [sys.executable, "-m", "ep_serve", "serve", "--bound", f"--work={work}", f"--transport={transport.value}"]
     process = subprocess.Popen([*command, *shape, *sizes, *wrong, *options])

@@ -148,12 +148,7 @@ class Released:
 
 
 class Driver(Protocol):
-    """One target.
-
-    Attributes:
-        evidence: What its snapshots can hold.
-        num_admission_slots: Sequences that one rank serves at a time; None where nobody knows.
-    """
+    """One target."""
 
     @property
     def evidence(self) -> frozenset[Evidence]:

@@ -1,0 +1,43 @@
+"""What an engine's own log says: completion calls by status, and what its collectives run over."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+_ACCESS = re.compile(r'"POST /v1/(?:chat/)?completions(?:\?\S*)? HTTP/1\.[01]" (\d{3})')
+_NETWORK = re.compile(r"NCCL INFO .*Using network (\S+)")
+_CHANNEL = re.compile(r"NCCL INFO .* via (P2P|SHM|NET)/(\S+)")
+
+
+@dataclass(frozen=True)
+class NcclTransport:
+    """What NCCL's own lines say (`NCCL_DEBUG=INFO`).
+
+    Attributes:
+        networks: Names after `Using network`, such as IB or Socket.
+        channels: Kinds of channel that were connected, such as NET/IB, NET/Socket, P2P, SHM.
+        gpu_direct: Whether a network channel goes through GPU Direct RDMA; None where there is no network channel.
+    """
+
+    networks: tuple[str, ...]
+    channels: tuple[str, ...]
+    gpu_direct: bool | None
+
+
+def count_completions(text: str) -> dict[str, int]:
+    """Completion calls by HTTP status, from the access lines of uvicorn."""
+    return dict(sorted(Counter(_ACCESS.findall(text)).items()))
+
+
+def nccl_transport(text: str) -> NcclTransport | None:
+    """What a log proves of the transport; None where it holds no line of NCCL's about it."""
+    networks = sorted(set(_NETWORK.findall(text)))
+    found = _CHANNEL.findall(text)
+    if not networks and not found:
+        return None
+    kinds = {f"NET/{rest.split('/')[0]}" if kind == "NET" else kind for kind, rest in found}
+    network_channels = [rest for kind, rest in found if kind == "NET"]
+    direct = all("GDRDMA" in rest for rest in network_channels) if network_channels else None
+    return NcclTransport(tuple(networks), tuple(sorted(kinds)), direct)
