@@ -136,11 +136,13 @@ class Convergence:
     def _member_rules(self, seen: Snapshot) -> dict[Rule, bool | None]:
         kept = self.lost_members(seen)
         serving = [member for member in seen.members if member.serves and member.running]
-        restarts = [member.num_restarts for member in seen.members if member.num_restarts is not None]
+        before = {member.name: member.num_restarts for member in self.before.members}
         return {
             Rule.RETAINED: not kept,
             Rule.MEMBER_COUNT: len(serving) == self.new_width,
-            Rule.NO_RESTARTS: not any(restarts),
+            Rule.NO_RESTARTS: all(
+                (member.num_restarts or 0) == (before.get(member.name) or 0) for member in seen.members
+            ),
         }
 
     def lost_members(self, seen: Snapshot) -> list[str]:
