@@ -12,16 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ep_serve.settings import Fault, Settings, Shape, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ep_serve.reference import Reference
+
 SMALL = Settings(
     max_num_seqs=4, max_len=256, max_step_tokens=32, shape=Shape(hidden=32, ffn=48, num_heads=2, num_experts=8)
 )
 START_TIMEOUT_S = 60.0
+TOLERANCE = 1e-4
+"""Of log probabilities in single precision against a reference in double."""
 
 
 @dataclass(frozen=True)
@@ -128,3 +134,17 @@ def alive(pid: int) -> bool:
 def tokens_of(text: str) -> list[int]:
     """Tokens of a completion whose end mark, if any, came last."""
     return [ord(letter) for letter in text]
+
+
+def assert_equals_reference(reference: Reference, prompt: list[int], tokens: list[int], logprobs: list[float]) -> None:
+    """Tokens are what greedy decoding in one process makes, but where two are equally likely to single precision.
+
+    Log probabilities are equal to it everywhere.
+    """
+    followed = reference.follow(prompt, tokens)
+    clear = [margin > TOLERANCE for margin in followed.margins]
+    expected, found = (
+        [t for t, is_clear in zip(all_, clear, strict=True) if is_clear] for all_ in (followed.tokens, tokens)
+    )
+    assert expected == found
+    assert followed.logprobs == pytest.approx(logprobs, abs=TOLERANCE)

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from serve.engines import SMALL, Engine, alive, engine, tokens_of, wait_until
+from serve.engines import SMALL, Engine, alive, assert_equals_reference, engine, tokens_of, wait_until
 
 from ep_serve.reference import Reference
 from ep_serve.settings import Fault, Transport
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 PROMPTS = ("expert", "parallel width", "a prompt that is longer than one step of thirty-two rows", "grow")
-TOLERANCE = 1e-4
-"""Of log probabilities in single precision against a reference in double."""
 
 
 class Load:
@@ -50,13 +48,6 @@ class Load:
             self.said.append((prompt, said.status, text, logprobs, sent, time.monotonic()))
 
 
-def assert_equals_reference(reference: Reference, prompt: str, text: str, logprobs: list[float]) -> None:
-    """The text is what greedy decoding in one process makes, and its probabilities are the same."""
-    followed = reference.follow(list(prompt.encode()), tokens_of(text))
-    assert tokens_of(text) == list(followed.tokens)
-    assert logprobs == pytest.approx(followed.logprobs, abs=TOLERANCE)
-
-
 @pytest.mark.parametrize("transport", list(Transport))
 def test_growth_changes_no_answer(tmp_path: Path, transport: Transport) -> None:
     """Growing from 2 to 4 ranks under load keeps processes, requests and every token; the files say what happened."""
@@ -80,7 +71,7 @@ def test_growth_changes_no_answer(tmp_path: Path, transport: Transport) -> None:
     distinct = {said[:3]: said[3] for said in good}
     for (prompt, _, text), logprobs in distinct.items():
         assert 100 == len(text)
-        assert_equals_reference(reference, prompt, text, logprobs)
+        assert_equals_reference(reference, list(prompt.encode()), tokens_of(text), logprobs)
     assert [200] * 4 == [said.status for said in after]
     assert 1 == len({said.body["choices"][0]["text"] for said in after})
     assert old == {rank: pid for rank, pid in pids.items() if rank < 2}
