@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AccessLog:
-    """The file; a line is on its way to the disk when the call has been answered."""
+    """The file; a call's line is in it before its client can have the whole answer."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("a", encoding="ascii", buffering=1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ep_serve import completion
@@ -26,6 +28,15 @@ SCALING = "The model is currently scaling. Please try again later."
 _DRAIN_TIMEOUT_S = 120
 
 
+@dataclass
+class Entry:
+    """One call on its way: what was asked, how it is answered, and the completion that it is, if it is one."""
+
+    call: Call
+    reply: Reply
+    request: Request | None = None
+
+
 class Api:
     """Answers calls."""
 
@@ -35,7 +46,7 @@ class Api:
         self._settings, self._fleet, self._stepper = settings, fleet, stepper
         self._resizer, self._metrics, self._log = resizer, metrics, log
         self._num_requests = 0
-        self._routes: dict[tuple[str, str], Callable[[Call, Reply], Awaitable[Request | None]]] = {
+        self._routes: dict[tuple[str, str], Callable[[Entry], Awaitable[None]]] = {
             ("GET", "/health"): self._health,
             ("GET", "/metrics"): self._page,
             ("GET", "/v1/models"): self._models,
@@ -47,7 +58,8 @@ class Api:
 
     async def handle(self, call: Call, reply: Reply) -> None:
         """Answers one call, and notes in the access log what became of it."""
-        request = None
+        entry = Entry(call, reply)
+        reply.before_end = partial(self._note, entry)
         try:
             route = self._routes.get((call.method, call.path))
             if self._resizer.scaling:
@@ -56,48 +68,52 @@ class Api:
                 known = any(path == call.path for _, path in self._routes)
                 await reply.send_json(405 if known else 404, {"detail": "Method Not Allowed" if known else "Not Found"})
             else:
-                request = await route(call, reply)
+                await route(entry)
         except RefusedError as error:
             await reply.send_json(error.status, error_body(str(error), error.status))
         except EngineDeadError as error:
             await reply.send_json(500, error_body(f"EngineDeadError: {error}", 500))
         finally:
-            self._log.note(call, reply.status, request)
+            reply.end()
 
-    async def _health(self, _call: Call, reply: Reply) -> None:
-        await reply.send(200 if self._fleet.died is None else 503, b"")
+    def _note(self, entry: Entry) -> None:
+        self._log.note(entry.call, entry.reply.status, entry.request)
 
-    async def _page(self, _call: Call, reply: Reply) -> None:
+    async def _health(self, entry: Entry) -> None:
+        await entry.reply.send(200 if self._fleet.died is None else 503, b"")
+
+    async def _page(self, entry: Entry) -> None:
         page = self._metrics.page(self._stepper.num_running, self._stepper.num_waiting)
-        await reply.send(200, page.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        await entry.reply.send(200, page.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
-    async def _models(self, _call: Call, reply: Reply) -> None:
+    async def _models(self, entry: Entry) -> None:
         model = {"id": self._settings.model_name, "object": "model", "max_model_len": self._settings.max_len}
-        await reply.send_json(200, {"object": "list", "data": [model]})
+        await entry.reply.send_json(200, {"object": "list", "data": [model]})
 
-    async def _is_scaling(self, _call: Call, reply: Reply) -> None:
-        await reply.send_json(200, {"is_scaling_elastic_ep": self._resizer.scaling})
+    async def _is_scaling(self, entry: Entry) -> None:
+        await entry.reply.send_json(200, {"is_scaling_elastic_ep": self._resizer.scaling})
 
-    async def _scale(self, call: Call, reply: Reply) -> None:
-        width, drain_timeout_s = read_scale(call.body)
+    async def _scale(self, entry: Entry) -> None:
+        width, drain_timeout_s = read_scale(entry.call.body)
         answer = await self._resizer.resize(width, drain_timeout_s)
         body = {"message": answer.message} if answer.status == 200 else error_body(answer.message, answer.status)
-        await reply.send_json(answer.status, body)
+        await entry.reply.send_json(answer.status, body)
 
-    async def _complete(self, call: Call, reply: Reply) -> Request:
+    async def _complete(self, entry: Entry) -> None:
+        call = entry.call
         asked = completion.read_body(call.body, self._settings, chat=call.path.startswith("/v1/chat"))
         addressed = read_rank(call.headers.get(RANK_HEADER), self._stepper.width)
         self._num_requests += 1
         request = Request(
             self._num_requests, asked.tokens, asked.max_tokens, asked.ignore_eos, addressed, call.arrived_ns
         )
+        entry.request = request
         self._stepper.submit(request)
         writer = Writer(asked, request.number, self._settings.model_name)
         try:
-            await (self._stream if asked.stream else self._collect)(request, writer, reply)
+            await (self._stream if asked.stream else self._collect)(request, writer, entry.reply)
         finally:
             self._stepper.give_up(request)  # does nothing where it has ended
-        return request
 
     async def _stream(self, request: Request, writer: Writer, reply: Reply) -> None:
         reply.begin_events()

@@ -58,10 +58,12 @@ class Reply:
 
     Attributes:
         status: Status that was sent; None before.
+        before_end: Called once, before the client can know that the answer is whole.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.status: int | None = None
+        self.before_end: Callable[[], None] | None = None
         self._reader, self._writer = reader, writer
 
     @property
@@ -72,6 +74,7 @@ class Reply:
     async def send(self, status: int, body: bytes, kind: str = "application/json") -> None:
         """Sends a whole answer."""
         self.status = status
+        self.end()
         self._writer.write(_head(status, kind, f"content-length: {len(body)}") + body)
         await self._writer.drain()
 
@@ -89,8 +92,15 @@ class Reply:
         self._writer.write(b"%x\r\ndata: %s\n\n\r\n" % (len(data) + 8, data))
         await self._writer.drain()
 
+    def end(self) -> None:
+        """Calls what wants to be called before the end; where the client has gone, this is the end."""
+        if self.before_end is not None:
+            call, self.before_end = self.before_end, None
+            call()
+
     async def end_events(self) -> None:
         """Ends the stream."""
+        self.end()
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
 
