@@ -1,4 +1,4 @@
-"""Entry: `python -m ep_serve serve ...`; the front starts its own ranks with `python -m ep_serve rank ...`."""
+"""Entry: `python -m ep_serve serve ...`; the front starts its own ranks with `python -m ep_serve nursery ...`."""
 
 import sys
 

@@ -25,12 +25,11 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the command; the exit status."""
     parent_pid = os.getppid()
     options = _parser().parse_args(arguments)
-    if options.command == "rank":
+    if options.command == "nursery":
         die_with_parent(parent_pid)
-        from ep_serve.rank import run_rank  # noqa: PLC0415 - torch, which the front does without
-        from ep_serve.wire import Line  # noqa: PLC0415
+        from ep_serve.nursery import Nursery  # noqa: PLC0415 - torch, which the front does without
 
-        return run_rank(loads(options.settings), options.rank, Line(options.control))
+        return Nursery(loads(options.settings), options.control, options.work).run()
     try:
         settings = settings_of(options)
     except ValueError as error:
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_REFUSED
     if options.bound:
         die_with_parent(parent_pid)
-    from ep_serve.serve import serve  # noqa: PLC0415 - not needed by a rank
+    from ep_serve.serve import serve  # noqa: PLC0415 - not needed by ranks
 
     return serve(settings, options.work, options.port)
 
@@ -70,13 +69,16 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--fault", action="append", default=[], choices=[one.value for one in Fault])
     serve.add_argument("--allow-shrink", action="store_true", help="carry out a smaller width instead of refusing it")
     serve.add_argument("--model-name", default=Settings.model_name)
+    serve.add_argument(
+        "--join-delay-s", type=float, default=Settings.join_delay_s, help="delay of new ranks of a resize"
+    )
     serve.add_argument("--timeout-s", type=float, default=Settings.timeout_s, help="bound of a rank's wait for another")
     numbers = ["width", "max_width", "max_num_seqs", "max_len", "max_step_tokens", "seed"]
     for owner, names in ((Settings, numbers), (Shape, [item.name for item in fields(Shape)])):
         for name in names:
             serve.add_argument(f"--{name.replace('_', '-')}", type=int, default=getattr(owner, name), metavar="N")
-    rank = commands.add_parser("rank", help="one rank; the front starts these")
-    rank.add_argument("--rank", type=int, required=True)
-    rank.add_argument("--control", required=True, metavar="ADDRESS")
-    rank.add_argument("--settings", required=True, metavar="JSON")
+    nursery = commands.add_parser("nursery", help="what ranks are forked from; the front starts it")
+    nursery.add_argument("--work", type=Path, required=True, metavar="DIR")
+    nursery.add_argument("--control", required=True, metavar="ADDRESS")
+    nursery.add_argument("--settings", required=True, metavar="JSON")
     return parser

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ep_serve.children import Child, Children, NurseryGoneError
 from ep_serve.wire import Message, pack, read_message
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from ep_serve.settings import Settings
 
-_ROOT = Path(__file__).resolve().parents[1]
 _ANSWERS = ("ready", "switched", "done")
 
 
@@ -115,7 +113,8 @@ class Fleet:
         self.died: str | None = None
         self._settings, self._work, self._on_change = settings, work, on_change
         self._address = f"ep_serve/{uid}"
-        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._children = Children(settings, work, self._address)
+        self._processes: dict[int, Child] = {}
         self._leaving: set[int] = set()
         self._serving: frozenset[int] = frozenset()
         self._joined = asyncio.Condition()
@@ -124,24 +123,25 @@ class Fleet:
     @property
     def num_started(self) -> int:
         """Processes that run."""
-        return sum(process.returncode is None for process in self._processes.values())
+        return sum(process.runs for process in self._processes.values())
 
     async def open(self) -> None:
-        """Opens the door for ranks."""
+        """Opens the door for ranks, and prepares what starts them."""
+        await self._children.open()
         await asyncio.start_unix_server(self._join, path=f"\0{self._address}")
 
-    async def start(self, ranks: Iterable[int], generation: int) -> None:
-        """Starts processes; they join by themselves."""
+    async def start(self, ranks: Iterable[int], generation: int, delay_s: float = 0.0) -> None:
+        """Starts processes; they join by themselves, after a delay where one is asked.
+
+        Raises:
+            PrepareFailedError: They cannot be started.
+        """
         self._generation = generation
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        options = ["--control", self._address, "--settings", self._settings.dumps()]
         for rank in ranks:
-            command = [sys.executable, "-m", "ep_serve", "rank", "--rank", str(rank), *options]
-            with (self._work / f"rank-{rank}.log").open("ab") as log:
-                self._processes[rank] = await asyncio.create_subprocess_exec(
-                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-                )
+            try:
+                self._processes[rank] = await self._children.start(rank, delay_s)
+            except NurseryGoneError as error:
+                raise PrepareFailedError(str(error)) from None
         self._on_change()
 
     async def all_joined(self, ranks: Iterable[int]) -> None:
@@ -153,7 +153,7 @@ class Fleet:
         wanted = set(ranks)
         joined = asyncio.ensure_future(self._until_joined(wanted))
         ended: dict[asyncio.Future[Any], int] = {
-            asyncio.ensure_future(self._processes[rank].wait()): rank for rank in wanted & set(self._processes)
+            asyncio.shield(self._processes[rank].ended): rank for rank in wanted & set(self._processes)
         }
         done, pending = await asyncio.wait([joined, *ended], return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
@@ -197,14 +197,10 @@ class Fleet:
         for rank, process in leaving.items():
             if rank in self.links:
                 self.links[rank].send({"op": "stop"})
-            elif process.returncode is None:
+            else:
                 process.kill()
         for rank, process in leaving.items():
-            try:
-                await asyncio.wait_for(process.wait(), self._settings.timeout_s)
-            except asyncio.TimeoutError:  # noqa: UP041 - another class on Python 3.10
-                process.kill()
-                await process.wait()
+            await process.gone(self._settings.timeout_s)
             self._processes.pop(rank, None)  # a resize that is given up meanwhile may have removed it
         self._leaving.difference_update(leaving)
         self._on_change()
@@ -212,6 +208,7 @@ class Fleet:
     async def close(self) -> None:
         """Ends all ranks."""
         await self.remove(list(self._processes))
+        await self._children.close()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Keeps one rank's connection from its first word to its end."""

@@ -128,7 +128,7 @@ class Resizer:
         old_width, faults = self._stepper.width, self._settings.faults
         new_ranks = range(old_width, width)
         started = new_ranks[:-1] if Fault.MISSING_RANK in faults else new_ranks
-        await self._fleet.start(started, self._generation)
+        await self._fleet.start(started, self._generation, self._settings.join_delay_s)
         await self._fleet.all_joined(new_ranks)
         if Fault.STUCK_PREPARE in faults:
             await asyncio.Event().wait()

@@ -72,6 +72,8 @@ class Settings:
         seed: All weights follow from it.
         model_name: What requests call the model.
         allow_shrink: Whether a smaller width is carried out; otherwise it is refused.
+        join_delay_s: How long a rank of a resize waits before it joins: it stands for the loading and compiling that real
+            engines do then, and that this one does not need.
         timeout_s: Bound of every wait of a rank for another.
         faults: What goes wrong.
     """
@@ -86,6 +88,7 @@ class Settings:
     seed: int = 1
     model_name: str = "ep-serve-moe"
     allow_shrink: bool = False
+    join_delay_s: float = 0.0
     timeout_s: float = 30.0
     faults: tuple[Fault, ...] = ()
 
@@ -146,6 +149,7 @@ def _misfits(settings: Settings) -> list[str]:
             settings.max_num_seqs <= settings.max_step_tokens,
             f"max_step_tokens {settings.max_step_tokens} is below max_num_seqs {settings.max_num_seqs}",
         ),
+        (settings.join_delay_s >= 0, f"join_delay_s is {settings.join_delay_s}, expected 0 or more"),
         (settings.timeout_s > 0, f"timeout_s is {settings.timeout_s}, expected above 0"),
     ]
     return [message for holds, message in rules if not holds]
