@@ -95,19 +95,19 @@ class Rank:
         if Fault.DIE_IN_SWITCH in faults and self._rank == standby.change.new_width - 1:
             os._exit(EXIT_FAILED)
         self._standby = None
-        change, group = standby.change, standby.group
-        if group is not None and self._model is None:
-            assert standby.dense is not None
-            self._model = Model(self._settings, standby.dense, standby.experts, change.new_owner, group)
-        elif group is not None:
+        change, left = standby.change, None
+        if standby.model is not None:
+            self._model = standby.model
+        elif standby.group is not None:
             assert self._model is not None
             left = self._model.group
             self._model.experts.update(standby.experts)
-            self._model.adopt(group, change.new_owner)
-            left.close()
+            self._model.adopt(standby.group, change.new_owner)
         self._generation = change.generation
         held = sorted({expert for _, expert in self._model.experts}) if self._model else []
         self._line.send({"op": "switched", "generation": self._generation, "experts": held})
+        if left is not None:
+            threading.Thread(target=left.close, daemon=True).start()  # nothing waits for the old sockets to close
 
     def _step(self, message: Message) -> None:
         """One pass over what this rank serves."""

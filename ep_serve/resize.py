@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from ep_serve.placement import first_placement, next_placement
 from ep_serve.settings import Fault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ep_serve.fleet import Fleet
     from ep_serve.observation import Observation
     from ep_serve.settings import Settings
@@ -37,7 +40,13 @@ class Resizer:
     """
 
     def __init__(
-        self, settings: Settings, fleet: Fleet, stepper: Stepper, observation: Observation, meeting: str
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        stepper: Stepper,
+        observation: Observation,
+        meeting: str,
+        note: Callable[[dict[str, Any]], None],
     ) -> None:
         """Starts nothing yet.
 
@@ -47,10 +56,12 @@ class Resizer:
             stepper: What drives their steps.
             observation: What is said of the width.
             meeting: Where groups meet: an absolute path, to which each adds its own end.
+            note: Gets the stamps of each resize that was carried out.
         """
         self.scaling = False
         self._settings, self._fleet, self._stepper = settings, fleet, stepper
-        self._observation, self._meeting = observation, meeting
+        self._observation, self._meeting, self._note = observation, meeting, note
+        self._stamps_ns: dict[str, int] = {}
         self._owner = first_placement(settings.shape.num_experts, settings.width)
         self._generation = 0
         self._active = False
@@ -77,6 +88,8 @@ class Resizer:
             return Answer(200, f"Already at data parallel size {width}")
         self._active = True
         self._generation += 1
+        self._stamps_ns = {}
+        self._stamp("asked")
         told = self._observation
         told.update(
             generation=told.now.generation + 1,
@@ -130,6 +143,7 @@ class Resizer:
         started = new_ranks[:-1] if Fault.MISSING_RANK in faults else new_ranks
         await self._fleet.start(started, self._generation, self._settings.join_delay_s)
         await self._fleet.all_joined(new_ranks)
+        self._stamp("joined")
         if Fault.STUCK_PREPARE in faults:
             await asyncio.Event().wait()
         owner = next_placement(self._owner, width)
@@ -143,6 +157,7 @@ class Resizer:
             "new_owner": owner,
         }
         await self._fleet.ask(dict.fromkeys(range(max(old_width, width)), order), "ready")
+        self._stamp("prepared")
         return owner
 
     async def _drain(self, width: int, timeout_s: float) -> None:
@@ -155,6 +170,7 @@ class Resizer:
         old_width = self._stepper.width
         self.scaling = True
         async with self._stepper.boundary:
+            self._stamp("switch_began")
             self._fleet.serve_with(max(old_width, width))
             order = {"op": "switch", "generation": self._generation}
             await self._fleet.ask(dict.fromkeys(range(max(old_width, width)), order), "switched")
@@ -162,12 +178,28 @@ class Resizer:
             self._stepper.change_width(width)
             await self._prove()
             self._fleet.serve_with(width)
+            self._stamp("switched")
         if Fault.STUCK_503 in self._settings.faults:
             await asyncio.Event().wait()
         self.scaling = False
+        self._stamp("open")
         await self._fleet.remove(range(width, old_width))
         self._observation.update(effective=width, stable_width=width, state="Completed", reason="")
+        self._stamp("observed")
+        self._note(
+            {
+                "generation": self._generation,
+                "old_width": old_width,
+                "new_width": width,
+                "step": self._stepper.num_steps,
+                **self._stamps_ns,
+            }
+        )
         self._settling = asyncio.create_task(self._settle())
+
+    def _stamp(self, name: str) -> None:
+        """Stamps on the monotonic clock, which all processes of the machine share."""
+        self._stamps_ns[f"{name}_ns"] = time.monotonic_ns()
 
     async def _prove(self) -> None:
         """One step of the group that serves; every rank must say the generation and the width that it computed with.

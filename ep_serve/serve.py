@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -53,7 +54,7 @@ class Front:
         self.fleet = Fleet(settings, work, self._uid, on_change=self._note_ranks)
         self.stepper = Stepper(settings, self.fleet, metrics)
         meeting = work.resolve() / f"group-{self._uid[:8]}"
-        self.resizer = Resizer(settings, self.fleet, self.stepper, self.observation, str(meeting))
+        self.resizer = Resizer(settings, self.fleet, self.stepper, self.observation, str(meeting), self._note_resize)
         self._log = AccessLog(work / "access.jsonl")
         self._api = Api(settings, self.fleet, self.stepper, self.resizer, metrics, self._log)
 
@@ -93,6 +94,11 @@ class Front:
             "port": port,
             "model": self._settings.model_name,
         }
+
+    def _note_resize(self, stamps: dict[str, Any]) -> None:
+        """Says when each part of a resize came, one line a resize."""
+        with (self._work / "resizes.jsonl").open("a", encoding="ascii") as stream:
+            stream.write(json.dumps(stamps, sort_keys=True) + "\n")
 
     def _note_ranks(self) -> None:
         """Says which processes are there."""

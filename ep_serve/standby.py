@@ -1,15 +1,18 @@
-"""A group in waiting: met and filled with weights beside the one that serves, and taken into use between two steps.
+"""A group in waiting: met, filled with weights and rehearsed beside the one that serves, and taken into use between two steps.
 
-Two groups meet: one of all ranks, old and new, through which weights travel, and the one that will serve.
+Two groups meet: one of all ranks, old and new, through which weights travel, and the one that will serve. The latter makes a
+few steps before it is used, so that no request waits for connections, memory and code that are touched for the first time.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ep_serve.batch import Segment
 from ep_serve.group import Group, join
+from ep_serve.model import Model
 from ep_serve.placement import Move, moves
 from ep_serve.settings import Settings, Transport
 from ep_serve.weights import Dense, Expert, empty_dense, empty_expert
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from ep_serve.evidence import Evidence
 
 _FLOAT_BYTES = 4
+_REHEARSED_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,15 @@ class Standby:
 
     Attributes:
         change: What it is for.
+        model: The rehearsed model of a rank that is new; None on the others, which keep their own.
         group: The ranks that will serve; None where this rank will not be one.
-        dense: Dense weights that came; None where the rank had them.
         experts: Experts that came.
         told: What the front is told of it.
     """
 
     change: Change
+    model: Model | None
     group: Group | None
-    dense: Dense | None
     experts: dict[tuple[int, int], Expert]
     told: dict[str, Any]
 
@@ -118,16 +122,39 @@ def prepare(
     came, num_bytes = _move_experts(settings, rank, change, experts, carrier)
     received = _move_dense(settings, rank, change, dense, carrier)
     carrier.close()
+    moved = time.monotonic_ns()
+    model = None
+    if group is not None:
+        held = {**experts, **came}
+        if received is not None:
+            model = Model(settings, received, held, change.new_owner, group)
+            rehearse(model)
+        else:
+            assert dense is not None
+            rehearse(Model(_scratch(settings), dense, held, change.new_owner, group))
     told = {
         "op": "ready",
         "generation": change.generation,
         "meet_s": (met - began) / 1e9,
-        "move_s": (time.monotonic_ns() - met) / 1e9,
+        "move_s": (moved - met) / 1e9,
+        "rehearse_s": (time.monotonic_ns() - moved) / 1e9,
         "sent_bytes": num_bytes,
         "num_received": len(came),
         "transport_seen": seen,
     }
-    return Standby(change, group, received, came, told)
+    return Standby(change, model, group, came, told)
+
+
+def rehearse(model: Model) -> None:
+    """Makes steps of each kind that serving makes, on all ranks of the group together; what they leave is written over."""
+    tokens = list(range(_REHEARSED_ROWS))
+    for segment in (Segment(0, 0, tokens), Segment(0, _REHEARSED_ROWS, [0]), Segment(0, _REHEARSED_ROWS, [1])):
+        model.step([segment])
+
+
+def _scratch(settings: Settings) -> Settings:
+    """For a rehearsal beside serving: as little memory as it needs."""
+    return replace(settings, max_num_seqs=1, max_len=_REHEARSED_ROWS + 1)
 
 
 def _move_experts(
