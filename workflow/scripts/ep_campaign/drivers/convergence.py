@@ -43,8 +43,9 @@ class Rule(StrEnum):
 class Verdict(StrEnum):
     """What a resize has come to.
 
-    CONVERGED, and four ends without it: REFUSED by the target, UNPROVABLE by its own account, DRIFTED where it does not
-    speak the language that this system reads, LOST where it is not the deployment, or not the members, of before.
+    CONVERGED, and the ends without it: REFUSED or FAILED by the target's answer, UNPROVABLE by its own account, DRIFTED
+    where it does not speak the language that this system reads, LOST where it is not the deployment, or not the members,
+    of before, and TIMED_OUT, which is the patience of whoever waits and says nothing of the target.
     """
 
     PENDING = "pending"
@@ -54,6 +55,7 @@ class Verdict(StrEnum):
     UNPROVABLE = "unprovable"
     DRIFTED = "drifted"
     LOST = "lost"
+    TIMED_OUT = "timed_out"
 
 
 @dataclass(frozen=True)
