@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,6 @@ from ep_serve.settings import Fault, Settings, Shape, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ep_serve.reference import Reference
 
@@ -129,6 +129,17 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def children_of(pid: int) -> set[int]:
+    """Processes that a process has made and that still run."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            words = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(words[1]) == pid and words[0] != "Z":
+                found.add(int(stat.parent.name))
+    return found
 
 
 def tokens_of(text: str) -> list[int]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from serve.engines import SMALL, Engine, alive, assert_equals_reference, engine, tokens_of, wait_until
+from serve.engines import (
+    SMALL,
+    Engine,
+    alive,
+    assert_equals_reference,
+    children_of,
+    engine,
+    tokens_of,
+    wait_until,
+)
 
 from ep_serve.reference import Reference
 from ep_serve.settings import Fault, Transport
@@ -138,6 +149,36 @@ def test_a_preparation_that_never_ends(tmp_path: Path, fault: Fault, joined: int
         observation["stableWidth"],
         observation["effective"]["Known"],
     )
+
+
+def test_a_new_rank_that_dies_before_it_joins(tmp_path: Path) -> None:
+    """The resize fails with the reason, the old width never stops serving, and the next resize is carried out."""
+    with engine(tmp_path, "--join-delay-s=1.5") as one:
+        (nursery,) = children_of(one.process.pid)
+        old = set(one.pids().values())
+        killer = threading.Thread(target=lambda: os.kill(max(wait_for_more(nursery, old)), signal.SIGKILL))
+        killer.start()
+        failed = one.scale(4)
+        killer.join()
+        served = one.complete(PROMPTS[0], 4)
+        observation = one.read("observation.json")
+        assert old == children_of(nursery)
+        assert 200 == one.scale(4).status
+        assert 4 == len(one.pids())
+
+    assert (500, 200) == (failed.status, served.status)
+    assert "rank 3 ended before it had joined" in failed.body["error"]["message"]
+    assert ("Failed", 2, 2) == (
+        observation["state"],
+        observation["effective"]["Value"],
+        observation["allocated"]["Value"],
+    )
+
+
+def wait_for_more(nursery: int, old: set[int]) -> set[int]:
+    """Ranks that came after some others, once there are two."""
+    wait_until(lambda: len(children_of(nursery) - old) == 2)
+    return children_of(nursery) - old
 
 
 def test_a_503_that_never_clears(tmp_path: Path) -> None:
