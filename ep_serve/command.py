@@ -39,7 +39,11 @@ def main(arguments: Sequence[str]) -> int:
         die_with_parent(parent_pid)
     from ep_serve.serve import serve  # noqa: PLC0415 - not needed by ranks
 
-    return serve(settings, options.work, options.port)
+    try:
+        return serve(settings, options.work, options.port)
+    except OSError as error:
+        sys.stderr.write(f"ep_serve serve: {error}\n")
+        return EXIT_REFUSED
 
 
 def settings_of(options: argparse.Namespace) -> Settings:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
+import socket
 import sys
 import uuid
 from functools import partial
@@ -58,8 +60,12 @@ class Front:
         self._log = AccessLog(work / "access.jsonl")
         self._api = Api(settings, self.fleet, self.stepper, self.resizer, metrics, self._log)
 
-    async def run(self, port: int) -> int:
-        """Serves until somebody says stop; the exit status."""
+    async def run(self, listener: socket.socket) -> int:
+        """Serves until somebody says stop; the exit status.
+
+        Args:
+            listener: Bound, and not listened to before the engine can serve.
+        """
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -72,9 +78,9 @@ class Front:
             return EXIT_FAILED
         stepping = asyncio.create_task(self.stepper.run())
         server = await asyncio.start_server(
-            partial(serve_connection, handle=self._api.handle), HOST, port, limit=MAX_HEAD_BYTES, backlog=1024
+            partial(serve_connection, handle=self._api.handle), sock=listener, limit=MAX_HEAD_BYTES, backlog=1024
         )
-        bound = server.sockets[0].getsockname()[1]
+        bound = listener.getsockname()[1]
         write_atomically(self._work / "engine.json", pretty_json(self._describe(bound)))
         sys.stderr.write(f"ep_serve: serving {self._settings.model_name} on http://{HOST}:{bound}\n")
         await stop.wait()
@@ -109,10 +115,19 @@ class Front:
 
 
 def serve(settings: Settings, work: Path, port: int) -> int:
-    """Serves until a signal; the exit status."""
-    work.mkdir(parents=True, exist_ok=True)
-    write_atomically(work / "settings.json", settings.dumps() + "\n")
-    status = asyncio.run(Front(settings, work).run(port))
+    """Serves until a signal; the exit status.
+
+    Raises:
+        OSError: The folder cannot be written, holds what another engine wrote, or the port is taken; nothing was started.
+    """
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        work.mkdir(parents=True, exist_ok=True)
+        if (work / "settings.json").exists():
+            raise FileExistsError(errno.EEXIST, "another engine wrote here; give each its own folder", str(work))
+        write_atomically(work / "settings.json", settings.dumps() + "\n")
+        status = asyncio.run(Front(settings, work).run(listener))
     for left in work.glob("group-*.store"):
         left.unlink()
     return status

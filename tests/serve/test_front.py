@@ -19,6 +19,7 @@ from ep_serve.stepper import Stepper
 from ep_serve.web import MAX_HEAD_BYTES, serve_connection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 SETTINGS = Settings(max_num_seqs=2, max_len=40)
@@ -173,7 +174,15 @@ class Client:
 
     def talk(self, *calls: bytes) -> list[bytes]:
         """Answers to calls on one connection, each read until it is whole; b'' where the server closed."""
-        return asyncio.run(self._talk(calls))
+        answers: list[bytes] = []
+
+        async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for call in calls:
+                writer.write(call)
+                answers.append(await _answer(reader))
+
+        self.serve(ask)
+        return answers
 
     def post(self, path: str, value: Any, headers: str = "") -> tuple[int, Any]:
         """Status and body of one call; a stream as the list of its events."""
@@ -184,7 +193,13 @@ class Client:
             return status, [one.removesuffix("\n\n") for one in events]
         return status, json.loads(body)
 
-    async def _talk(self, calls: tuple[bytes, ...]) -> list[bytes]:
+    def serve(self, act: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]) -> None:
+        """Lets a client act on one connection to a front."""
+        asyncio.run(self._serve(act))
+
+    async def _serve(
+        self, act: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+    ) -> None:
         metrics = Metrics()
         stepper = Stepper(SETTINGS, self.ranks, metrics)
         log = AccessLog(self.log)
@@ -194,16 +209,12 @@ class Client:
         )
         stepping = asyncio.create_task(stepper.run())
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        answers = []
-        for call in calls:
-            writer.write(call)
-            answers.append(await _answer(reader))
+        await asyncio.wait_for(act(reader, writer), 20)
         writer.close()
         stepping.cancel()
         server.close()
         await server.wait_closed()
         log.close()
-        return answers
 
 
 async def _answer(reader: asyncio.StreamReader) -> bytes:
@@ -287,6 +298,28 @@ class TestAnswers:
         assert {"message": "EngineDeadError: rank 1 has ended", "code": 500} == {
             name: json.loads(events[2])["error"][name] for name in ("message", "code")
         }
+
+    def test_a_client_that_goes(self, client: Client) -> None:
+        """Its request is dropped from its rank at the next token, and the log holds what it had got."""
+
+        class Slow(Ranks):
+            async def ask(self, orders: dict[int, Any], kind: str) -> dict[int, Any]:
+                await asyncio.sleep(0.005)
+                return await super().ask(orders, kind)
+
+        client.ranks = Slow()
+
+        async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(post("/v1/completions", {"prompt": "hey", "max_tokens": 37, "stream": True}))
+            await reader.readuntil(b"data: ")
+            writer.close()
+            while not any(dropped for step in client.ranks.told for _, dropped in step.values()):
+                await asyncio.sleep(0.005)
+
+        client.serve(leave)
+        (line,) = [json.loads(line) for line in client.log.read_text().splitlines()]
+        assert 200 == line["status"]
+        assert 1 <= line["completion_tokens"] < 37
 
     def test_while_it_scales(self, client: Client) -> None:
         """Every path says 503 with one text, also paths that are none."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ep_serve.settings import Fault, Settings, Shape, Transport, loads
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_settings_travel_whole() -> None:
@@ -47,16 +52,29 @@ def test_all_misfits_at_once() -> None:
         Settings(width=9, shape=Shape(hidden=30))
 
 
-def test_the_command_refuses_without_torch(tmp_path) -> None:
-    """The front needs no torch: neither to refuse nor to serve."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ep_serve", "serve", f"--work={tmp_path / 'none'}", "--width=9"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (2, "ep_serve serve: width 9 is above max_width 4\n") == (done.returncode, done.stderr)
+def serve(*options: str) -> tuple[int, str]:
+    """Exit status and words of the command."""
+    command = [sys.executable, "-m", "ep_serve", "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_the_command_refuses_before_it_starts_anything(tmp_path: Path) -> None:
+    """Settings that cannot be, a taken port and a used folder are each one line and status 2."""
+    assert (2, "ep_serve serve: width 9 is above max_width 4\n") == serve(f"--work={tmp_path / 'none'}", "--width=9")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        status, words = serve(f"--work={tmp_path / 'none'}", f"--port={taken.getsockname()[1]}")
+    assert 2 == status
+    assert "Address already in use" in words
     assert not (tmp_path / "none").exists()
+    (tmp_path / "settings.json").touch()
+    status, words = serve(f"--work={tmp_path}")
+    assert 2 == status
+    assert "another engine wrote here" in words
+
+
+def test_the_front_needs_no_torch() -> None:
+    """Neither to refuse nor to serve."""
     told = subprocess.run(
         [sys.executable, "-c", "import sys, ep_serve.serve, ep_serve.command; print('torch' in sys.modules)"],
         capture_output=True,
