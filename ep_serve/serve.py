@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ep_serve import fleet as fleets
 from ep_serve.access_log import AccessLog
 from ep_serve.api import Api
-from ep_serve.fleet import EngineDeadError, Fleet, PrepareFailedError, start_ticks
+from ep_serve.fleet import Fleet, start_ticks
 from ep_serve.metrics import Metrics
 from ep_serve.observation import Observation
 from ep_serve.resize import Resizer
@@ -69,13 +69,25 @@ class Front:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        if await self._begin(stop):
+            await self._serve(listener, stop)
+            return 0
+        return 0 if stop.is_set() else EXIT_FAILED
+
+    async def _begin(self, stop: asyncio.Event) -> bool:
+        """Brings the engine up; False where it cannot, or where somebody says stop first: then nothing is left."""
+        stopping = asyncio.create_task(stop.wait())
         await self.fleet.open()
-        try:
-            await self.resizer.begin()
-        except (EngineDeadError, PrepareFailedError) as error:
-            sys.stderr.write(f"ep_serve: the engine did not start: {error}\n")
-            await self.fleet.close()
-            return EXIT_FAILED
+        beginning = asyncio.create_task(self.resizer.begin())
+        await asyncio.wait([beginning, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if beginning.done() and beginning.exception() is None:
+            return True
+        if not beginning.cancel():
+            sys.stderr.write(f"ep_serve: the engine did not start: {beginning.exception()}\n")
+        await self.fleet.close()
+        return False
+
+    async def _serve(self, listener: socket.socket, stop: asyncio.Event) -> None:
         stepping = asyncio.create_task(self.stepper.run())
         server = await asyncio.start_server(
             partial(serve_connection, handle=self._api.handle), sock=listener, limit=MAX_HEAD_BYTES, backlog=1024
@@ -88,7 +100,6 @@ class Front:
         stepping.cancel()
         await self.fleet.close()
         self._log.close()
-        return 0
 
     def _describe(self, port: int) -> dict[str, Any]:
         return {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -193,6 +195,18 @@ def test_a_503_that_never_clears(tmp_path: Path) -> None:
 
     assert [503, 503] == [one.status for one in said]
     assert "The model is currently scaling. Please try again later." == said[0].body["error"]
+
+
+def test_stopped_while_it_starts(tmp_path: Path) -> None:
+    """A word to stop that comes before the engine serves ends it, with everything that it had begun."""
+    command = [sys.executable, "-m", "ep_serve", "serve", "--bound", f"--work={tmp_path}"]
+    process = subprocess.Popen(command)
+    wait_until(lambda: len(children_of(process.pid)) == 1)
+    (nursery,) = children_of(process.pid)
+    process.terminate()
+    assert 0 == process.wait(30)
+    assert not alive(nursery)
+    assert not (tmp_path / "engine.json").exists()
 
 
 def test_a_rank_that_dies_in_the_switch(tmp_path: Path) -> None:
