@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ from serve.engines import SMALL, alive
 
 from ep_campaign.drivers.convergence import Convergence, Look, Rule, Verdict, baseline
 from ep_campaign.drivers.driver import Evidence
-from ep_campaign.drivers.engine import EngineDriver, EngineOptions, command_options
+from ep_campaign.drivers.engine import EngineDriver, EngineOptions, _start_ticks, command_options
 from ep_campaign.drivers.probe import probe, serves
 from ep_campaign.errors import CampaignError
 
@@ -36,6 +38,7 @@ def test_a_resize_from_beginning_to_end(tmp_path: Path) -> None:
         calls.extend(seen.probe.calls)
         return seen
 
+    narrow = driver.transport()
     before = baseline(driver.evidence, look(), 2, "engine")
     follow = Convergence(driver.evidence, before, 2, 4)
     driver.resize(2, 4)
@@ -52,12 +55,41 @@ def test_a_resize_from_beginning_to_end(tmp_path: Path) -> None:
     assert {Evidence.OBSERVATION, Evidence.MEMBERS} == driver.evidence
     assert {"front", "rank-0", "rank-1", "rank-2", "rank-3"} == {member.name for member in members}
     assert {str(status): calls.count(status) for status in sorted(set(calls))} == log
-    last = {one["rank"]: one for one in provenance["transport"] if one["generation"] == 1}
-    assert [("shm", 0, 6)] * 4 == [
-        (one["asked"], one["num_tcp_sockets"], one["num_shared_maps"]) for _, one in sorted(last.items())
-    ]
+    assert "shm" == narrow.name == provenance["transport"]["name"]
+    assert "rank 3: 0 of 0 TCP sockets to 127.0.0.1, 6 shared mappings" in provenance["transport"]["evidence"]
+    assert 2 + 4 == len(provenance["groups"])
     assert released.proved
     assert not [member for member in members if alive(int(member.uid.partition("-")[0]))]
+
+
+def log_line(rank: int, generation: int, sockets: int, loopback: int, maps: int) -> str:
+    """A rank's own line about a group."""
+    return (
+        f"ep_serve rank {rank}: generation {generation}: transport asked=tcp "
+        f"num_tcp_sockets={sockets} num_tcp_loopback={loopback} num_shared_maps={maps}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gained", "name"),
+    [
+        ([(1, 1, 0), (1, 1, 0)], "tcp"),
+        ([(0, 0, 2), (0, 0, 2)], "shm"),
+        ([(1, 1, 0), (0, 0, 2)], None),
+        ([(1, 0, 0), (1, 0, 0)], None),
+        ([(1, 1, 2), (1, 1, 2)], None),
+        ([(0, 0, 0), (0, 0, 0)], None),
+    ],
+    ids=["sockets", "memory", "ranks differ", "not the loopback", "both", "neither"],
+)
+def test_transport(tmp_path: Path, gained: list[tuple[int, int, int]], name: str | None) -> None:
+    """A transport is proved by what every rank gained with its last group, and by nothing that was asked for."""
+    own = {"pid": os.getpid(), "start_ticks": _start_ticks(os.getpid())}
+    (tmp_path / "engine.json").write_text(json.dumps(own))
+    (tmp_path / "ranks.json").write_text(json.dumps({"ranks": [{**own, "rank": rank} for rank in range(2)]}))
+    for rank, last in enumerate(gained):
+        (tmp_path / f"rank-{rank}.log").write_text(log_line(rank, 0, 9, 9, 9) + "noise\n" + log_line(rank, 1, *last))
+    assert name == EngineDriver(EngineOptions(tmp_path)).transport().name
 
 
 def test_an_engine_that_cannot_be(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_members_and_provenance() -> None:
         assert serves(endpoint, 5.0) is None
         probed = probe(endpoint, 5.0)
         members = driver.snapshot().members
-        provenance, counted = driver.provenance(), driver.server_log()
+        provenance, counted, proof = driver.provenance(), driver.server_log(), driver.transport()
 
     assert frozenset(Evidence) == driver.evidence
     assert [("elastic-0", True), ("elastic-1", True), ("elastic-ray-head", False)] == [
@@ -232,7 +232,8 @@ def test_members_and_provenance() -> None:
     ]
     assert (400, 200, 200, 400) == probed.calls
     assert {"200": 4, "400": 2} == counted
-    assert {"networks": ("IB",), "channels": ("NET/IB", "P2P"), "gpu_direct": True} == provenance["transport"]
+    expected = {"name": "IB", "gpu_direct": True, "evidence": "networks IB; channels NET/IB, P2P"}
+    assert expected == provenance["transport"] == vars(proof)
     assert {"name": "elastic-0", "node": "node-1", "image": "runner", "image_id": "runner@sha256:1"} == provenance[
         "pods"
     ][1]

@@ -11,7 +11,7 @@ from drivers.contract_server import MODEL, NCCL_LINES, Contract, Drift, Stage, c
 from ep_campaign.drivers.convergence import Convergence, Look, Rule, Verdict, baseline
 from ep_campaign.drivers.driver import Endpoint, Resize, ResizeState
 from ep_campaign.drivers.probe import probe
-from ep_campaign.drivers.server_log import nccl_transport
+from ep_campaign.drivers.server_log import nccl_transport, transport_proof
 from ep_campaign.drivers.vllm import VllmDriver, VllmOptions
 from ep_campaign.errors import CampaignError
 
@@ -121,10 +121,11 @@ def test_provenance_and_ledger(tmp_path: Path) -> None:
         without = driver.provenance()
         log.write_text(NCCL_LINES)
         released = driver.stop()
-        assert driver.provenance()["transport"]["gpu_direct"]
+        proof = driver.transport()
         assert make_driver(contract).server_log() is None
     assert {"version": "0.32.0"} == without["version"]
-    assert "not_observed: no NCCL line in the log" == without["transport"]
+    assert without["transport"]["name"] is None
+    assert ("IB", True, "networks IB; channels NET/IB, P2P") == (proof.name, proof.gpu_direct, proof.evidence)
     assert "not_observed: status 404" == without["models"]
     assert released.proved
     assert 1 == len(released.not_ours)
@@ -159,6 +160,13 @@ def test_nccl_lines(text: str, networks: tuple[str, ...], channels: tuple[str, .
     found = nccl_transport(text)
     assert found is not None
     assert (networks, channels, direct) == (found.networks, found.channels, found.gpu_direct)
+
+
+def test_two_networks_prove_neither() -> None:
+    """A transport is named only where one network is used."""
+    proof = transport_proof("a NCCL INFO Using network IB\nb NCCL INFO Using network Socket")
+    assert (None, "networks IB, Socket; channels none") == (proof.name, proof.evidence)
+    assert transport_proof(None).name is None
 
 
 def test_a_log_without_nccl_lines_proves_nothing() -> None:

@@ -133,6 +133,22 @@ class Resize:
 
 
 @dataclass(frozen=True)
+class TransportProof:
+    """What the target's own logs prove of what carries its tokens between ranks.
+
+    Attributes:
+        name: `tcp` or `shm` of the bundled engine, NCCL's word (`IB`, `Socket`) elsewhere; None where nothing, or more than one
+            thing, is proved.
+        gpu_direct: Whether every network channel goes through GPU Direct RDMA; None where no line says so.
+        evidence: What it was read from, in words.
+    """
+
+    name: str | None
+    gpu_direct: bool | None
+    evidence: str
+
+
+@dataclass(frozen=True)
 class Released:
     """What a teardown left.
 
@@ -176,6 +192,9 @@ class Driver(Protocol):
 
     def provenance(self) -> dict[str, Any]:
         """What runs: versions, flags, images, model; each observed, or with the reason why not."""
+
+    def transport(self) -> TransportProof:
+        """What carries tokens between the ranks that serve now."""
 
     def server_log(self) -> dict[str, int] | None:
         """Completion calls that the server itself logged, by HTTP status; None where its log cannot be read."""

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.drivers.driver import Endpoint, Evidence, Member, Released, Snapshot
+from ep_campaign.drivers.driver import Endpoint, Evidence, Member, Released, Snapshot, TransportProof
 from ep_campaign.drivers.observation import read_observation
 from ep_campaign.drivers.scale_call import ScaleCall
 from ep_campaign.errors import CampaignError, refuse
@@ -127,8 +127,27 @@ class EngineDriver:
             "engine": "ep_serve",
             "source_digest": source_digest(ENGINE_ROOT),
             "settings": self._read("settings.json"),
-            "transport": self._transport(),
+            "transport": asdict(self.transport()),
+            "groups": self._groups(),
         }
+
+    def transport(self) -> TransportProof:
+        """What every rank gained with the group that serves: a connection to each other rank, of one kind and no other."""
+        rows = self._groups()
+        serving = {one.name for one in self._members() if one.serves}
+        last = [
+            max((row for row in rows if f"rank-{row['rank']}" == name), key=_generation) for name in sorted(serving)
+        ]
+        num_peers = len(serving) - 1
+        gained = {(row["num_tcp_sockets"], row["num_tcp_loopback"], row["num_shared_maps"]) for row in last}
+        kinds = {(num_peers, num_peers, 0): "tcp", (0, 0, 2 * num_peers): "shm"} if num_peers else {}
+        name = kinds.get(next(iter(gained))) if len(gained) == 1 else None
+        words = "; ".join(
+            f"rank {row['rank']}: {row['num_tcp_loopback']} of {row['num_tcp_sockets']} TCP sockets to 127.0.0.1, "
+            f"{row['num_shared_maps']} shared mappings"
+            for row in last
+        )
+        return TransportProof(name, None, words)
 
     def server_log(self) -> dict[str, int]:
         """Counts completion calls in the engine's access log."""
@@ -185,7 +204,7 @@ class EngineDriver:
     def _left(self) -> tuple[str, ...]:
         return tuple(f"process {pid}" for pid, ticks in self._seen.items() if _start_ticks(int(pid)) == ticks)
 
-    def _transport(self) -> list[dict[str, Any]]:
+    def _groups(self) -> list[dict[str, Any]]:
         names = ("rank", "generation", "asked", "num_tcp_sockets", "num_tcp_loopback", "num_shared_maps")
         logs = sorted(self._options.work.glob("rank-*.log"))
         return [
@@ -204,6 +223,10 @@ def command_options(arguments: Mapping[str, str | int | float | bool | list[str]
         else:
             made += [f"--{name}={one}" for one in (value if isinstance(value, list) else [value])]
     return made
+
+
+def _generation(row: dict[str, Any]) -> int:
+    return int(row["generation"])
 
 
 def _start_ticks(pid: int) -> int | None:

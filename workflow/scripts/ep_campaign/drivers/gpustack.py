@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ep_campaign.drivers import pods, server_log
@@ -23,6 +23,7 @@ from ep_campaign.drivers.driver import (
     Resize,
     ResizeState,
     Snapshot,
+    TransportProof,
 )
 from ep_campaign.drivers.observation import Observation, read_observation
 from ep_campaign.errors import CampaignError, refuse
@@ -161,14 +162,16 @@ class GpustackDriver:
     def provenance(self) -> dict[str, Any]:
         """The deployment's specification, the images that the pods run, and the transport that the master's log proves."""
         deployment, found = self._options.cluster.get(self._path), self._pods()
-        text = self._master_log(found)
-        transport = None if text is None else server_log.nccl_transport(text)
         return {
             "engine": "gpustack",
             "spec": deployment.get("spec"),
             "pods": [pods.provenance(pod) for pod in found],
-            "transport": "not_observed: no NCCL line in the master's log" if transport is None else vars(transport),
+            "transport": asdict(server_log.transport_proof(self._master_log(found))),
         }
+
+    def transport(self) -> TransportProof:
+        """What NCCL's lines in the master's log prove."""
+        return server_log.transport_proof(self._master_log(self._pods()))
 
     def server_log(self) -> dict[str, int] | None:
         """Counts the access lines of the master's log."""

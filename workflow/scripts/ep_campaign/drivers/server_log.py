@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from ep_campaign.drivers.driver import TransportProof
+
 _ACCESS = re.compile(r'"POST /v1/(?:chat/)?completions(?:\?\S*)? HTTP/1\.[01]" (\d{3})')
 _NETWORK = re.compile(r"NCCL INFO .*Using network (\S+)")
 _CHANNEL = re.compile(r"NCCL INFO .* via (P2P|SHM|NET)/(\S+)")
@@ -24,6 +26,20 @@ class NcclTransport:
     networks: tuple[str, ...]
     channels: tuple[str, ...]
     gpu_direct: bool | None
+
+
+def transport_proof(text: str | None) -> TransportProof:
+    """What NCCL's lines in a log prove; several networks, or none, prove nothing.
+
+    Args:
+        text: The log; None where it cannot be read.
+    """
+    found = None if text is None else nccl_transport(text)
+    if found is None:
+        return TransportProof(None, None, "no line of NCCL's about its transport (NCCL_DEBUG=INFO) could be read")
+    name = found.networks[0] if len(found.networks) == 1 else None
+    words = f"networks {', '.join(found.networks) or 'none'}; channels {', '.join(found.channels) or 'none'}"
+    return TransportProof(name, found.gpu_direct, words)
 
 
 def count_completions(text: str) -> dict[str, int]:

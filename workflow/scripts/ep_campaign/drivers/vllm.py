@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ep_campaign.drivers import server_log
 from ep_campaign.drivers.calls import CallError, call
-from ep_campaign.drivers.driver import Endpoint, Evidence, Released, Snapshot
+from ep_campaign.drivers.driver import Endpoint, Evidence, Released, Snapshot, TransportProof
 from ep_campaign.drivers.probe import probe
 from ep_campaign.drivers.scale_call import ScaleCall
 from ep_campaign.errors import refuse
@@ -77,14 +77,16 @@ class VllmDriver:
 
     def provenance(self) -> dict[str, Any]:
         """The version that the server says, the model that it lists, and the transport that its log proves."""
-        text = self._log()
-        transport = None if text is None else server_log.nccl_transport(text)
         return {
             "engine": "vllm",
             "version": self._get("/version"),
             "models": self._get("/v1/models"),
-            "transport": "not_observed: no NCCL line in the log" if transport is None else asdict(transport),
+            "transport": asdict(self.transport()),
         }
+
+    def transport(self) -> TransportProof:
+        """What NCCL's lines in the log prove."""
+        return server_log.transport_proof(self._log())
 
     def server_log(self) -> dict[str, int] | None:
         """Counts the access lines of the log, where it was named."""
