@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NAMESPACE, NAME, MODEL = "bench", "elastic", "deepseek"
+NAMESPACE, NAME, ROLE, MODEL = "bench", "elastic", "server", "deepseek"
 UID = "6f0c0f5e-0000-4000-8000-000000000001"
 DEPLOYMENT = f"/apis/worker.gpustack.ai/v1/namespaces/{NAMESPACE}/modeldeployments/{NAME}"
 NCCL_LINES = """\
@@ -61,6 +61,7 @@ class Drift(Enum):
     SCALE_FAILS = auto()
     ANSWER_LOST = auto()
     FINALIZER_STUCK = auto()
+    NO_LEDGER = auto()
 
 
 class Contract:
@@ -145,12 +146,15 @@ class Contract:
         moved = self.stage >= Stage.ALLOCATED
         count = max(self.old_width, self.new_width) if moved and self.stage < Stage.AGREED else self.width
         restarts = int(self.drift is Drift.WORKER_RESTARTED and moved)
-        made = [_pod(f"{NAME}-ray-head", "head", None, 0)]
+        made = [_pod(f"{NAME}-elastic-head-0", "head", (f"{NAME}-elastic-head", 0), 0)]
+        made.append(_pod(f"{NAME}-router-{self.stage}", f"router-{self.stage}", ("router", 0), 0, owner="a ReplicaSet"))
         for ordinal in range(count):
             replaced = self.drift is Drift.MASTER_REPLACED and moved and ordinal == 0
-            made.append(
-                _pod(f"{NAME}-{ordinal}", f"pod-{ordinal}{'-again' * replaced}", ordinal, restarts * (ordinal == 1))
-            )
+            uid = f"pod-{ordinal}{'-again' * replaced}"
+            made.append(_pod(f"{NAME}-{ordinal}", uid, (ROLE, ordinal), restarts * (ordinal == 1)))
+        made[-count]["metadata"]["annotations"] = (
+            {"modeldeployment.gpustack.ai/elastic-withdrawn": "true"} if self.stage is Stage.COMMITTING else {}
+        )
         return made
 
     def deployment(self) -> dict[str, Any]:
@@ -163,7 +167,7 @@ class Contract:
         conditions = {"ElasticResize": elastic, "ReplicasUpToDate": ("Unknown", "RolloutNotObserved")}
         return {
             "metadata": {"name": NAME, "uid": self.uid, "generation": self.generation},
-            "spec": {"roles": [{"kind": "Server", "elasticEp": {"width": self.new_width}}]},
+            "spec": {"roles": [{"name": ROLE, "kind": "Server", "elasticEp": {"width": self.new_width}}]},
             "status": {
                 "phase": "Starting" if self.stage is Stage.COMMITTING else "Ready",
                 "conditions": [
@@ -172,6 +176,12 @@ class Contract:
                 ],
             },
         }
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The ledger: eight whole cards, two of which each pod of the role claims while it is there."""
+        claimed = 2 * sum(pod["metadata"]["name"].removeprefix(f"{NAME}-").isdigit() for pod in self.pods())
+        cards = [{"id": str(index), "remaining": 0 if index < claimed else 1600000} for index in range(8)]
+        return [{"metadata": {"name": "node-1"}, "status": {"groups": [{"id": "h100", "accelerators": cards}]}}]
 
     def is_scaling(self) -> bool:
         """Whether the middleware answers 503: during the commit; in older routers, during the whole call."""
@@ -201,11 +211,16 @@ def _config_map(uid: str, data: dict[str, str]) -> dict[str, Any]:
     return {"metadata": {"name": f"elastic-observation-{uid}", "ownerReferences": [owner]}, "data": data}
 
 
-def _pod(name: str, uid: str, ordinal: int | None, restarts: int) -> dict[str, Any]:
-    labels = {} if ordinal is None else {"modeldeployment.gpustack.ai/pod-ordinal": str(ordinal)}
+def _pod(name: str, uid: str, place: tuple[str, int], restarts: int, owner: str = UID) -> dict[str, Any]:
+    """A pod; its place is its component and its ordinal there, which the Ray head has, too."""
+    labels = {
+        "app.kubernetes.io/component": place[0],
+        "modeldeployment.gpustack.ai/pod-ordinal": str(place[1]),
+    }
     container = {"name": "main", "containerID": f"containerd://{uid}", "restartCount": restarts}
     status = {"phase": "Running", "containerStatuses": [{**container, "image": "runner", "imageID": "runner@sha256:1"}]}
-    return {"metadata": {"name": name, "uid": uid, "labels": labels}, "spec": {"nodeName": "node-1"}, "status": status}
+    metadata = {"name": name, "uid": uid, "labels": labels, "ownerReferences": [{"uid": owner}]}
+    return {"metadata": metadata, "spec": {"nodeName": "node-1"}, "status": status}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -226,6 +241,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(200, {"items": contract.pods()})
         elif parts.path == f"{pods}/{NAME}-0/log":
             self._say(200, NCCL_LINES + "\n".join(contract.log))
+        elif parts.path == "/apis/worker.gpustack.ai/v1/devices" and contract.drift is not Drift.NO_LEDGER:
+            self._say(200, {"items": contract.devices()})
         elif parts.path == "/version":
             self._say(200, {"version": "0.32.0"})
         else:

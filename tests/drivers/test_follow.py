@@ -49,6 +49,7 @@ def test_to_convergence() -> None:
         withdrawn.before_ns,
     )
     assert 1 == len(found.phase_withdrawn)
+    assert [False] * 5 + [True] + [False] * 2 == [one.shown["raw"]["withdrawn"] for one in found.seen]
     narrow, wide = [400, 200, 200, 400], [400, 200, 200, 200, 200, 400]
     assert (*narrow * 5, 503, 503, *wide * 2) == found.calls
 

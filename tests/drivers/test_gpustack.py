@@ -185,14 +185,31 @@ class TestStartAndStop:
         assert not contract.exists
 
     def test_what_is_left_is_named(self) -> None:
-        """Pods that stay are named, and the teardown is not proved."""
-        with contract_server(Drift.FINALIZER_STUCK) as contract:
+        """Pods and accelerator claims that stay are named, and the teardown is not proved."""
+        with contract_server() as contract:
+            contract.exists = False
+            driver = make_driver(contract, manifest=MANIFEST)
+            driver.start(2)
+            contract.drift = Drift.FINALIZER_STUCK
+            released = driver.stop()
+        assert not released.proved
+        assert (
+            "pod elastic-elastic-head-0",
+            "pod elastic-router-1",
+            "pod elastic-0",
+            "pod elastic-1",
+        ) == released.left[:4]
+        assert [f"accelerator node-1/h100/{card}: 0 left of 1600000" for card in range(4)] == list(released.left[4:])
+
+    def test_claims_that_nobody_can_read(self) -> None:
+        """Without the ledger of accelerators a teardown proves nothing of them, and says so."""
+        with contract_server(Drift.NO_LEDGER) as contract:
             contract.exists = False
             driver = make_driver(contract, manifest=MANIFEST)
             driver.start(2)
             released = driver.stop()
         assert not released.proved
-        assert ("pod elastic-ray-head", "pod elastic-0", "pod elastic-1") == released.left
+        assert ("accelerator claims, unknown: /apis/worker.gpustack.ai/v1/devices cannot be read",) == released.left
 
     def test_what_was_there_before_stays(self) -> None:
         """A deployment that the driver found is not its to delete."""
@@ -227,7 +244,7 @@ def test_members_and_provenance() -> None:
         provenance, counted, proof = driver.provenance(), driver.server_log(), driver.transport()
 
     assert frozenset(Evidence) == driver.evidence
-    assert [("elastic-0", True), ("elastic-1", True), ("elastic-ray-head", False)] == [
+    assert [("elastic-0", True), ("elastic-1", True), ("elastic-elastic-head-0", False)] == [
         (m.name, m.serves) for m in members
     ]
     assert (400, 200, 200, 400) == probed.calls

@@ -10,10 +10,11 @@ from __future__ import annotations
 import copy
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ep_campaign.drivers import pods, server_log
 from ep_campaign.drivers.calls import CallError
+from ep_campaign.drivers.claims import DEVICES, Ledger, read_ledger, unreleased
 from ep_campaign.drivers.cluster import JSON_PATCH, Cluster
 from ep_campaign.drivers.driver import (
     Condition,
@@ -27,9 +28,6 @@ from ep_campaign.drivers.driver import (
 )
 from ep_campaign.drivers.observation import Observation, read_observation
 from ep_campaign.errors import CampaignError, refuse
-
-if TYPE_CHECKING:
-    from ep_campaign.drivers.driver import Member
 
 API = "/apis/worker.gpustack.ai/v1"
 OBSERVATION_LABEL = "gpustack.ai/elastic-observation=true"
@@ -72,6 +70,7 @@ class GpustackDriver:
         self._options = options
         self._resize: Resize | None = None
         self._created_uid: str | None = None
+        self._free: Ledger | None = None
 
     @property
     def evidence(self) -> frozenset[Evidence]:
@@ -133,15 +132,17 @@ class GpustackDriver:
         options = self._options
         unreadable: list[str] = []
         deployment: dict[str, Any] = {}
-        members: tuple[Member, ...] = ()
+        found: list[dict[str, Any]] = []
         documents: list[dict[str, Any]] = []
         try:
             deployment = options.cluster.get(self._path)
-            members = pods.members(self._pods(), unreadable)
-            documents = self._observations(str(_of(deployment, "metadata", "uid")))
+            uid = str(_of(deployment, "metadata", "uid"))
+            found = pods.owned(self._pods(), uid)
+            documents = self._observations(uid)
         except (CampaignError, CallError) as error:
             unreadable.append(str(error))
         observation = self._read(documents, unreadable)
+        members = pods.members(found, self._role(deployment), unreadable)
         status = deployment.get("status") or {}
         return Snapshot(
             received_ns=time.monotonic_ns(),
@@ -156,30 +157,34 @@ class GpustackDriver:
             phase=status.get("phase"),
             members=members,
             unreadable=tuple(unreadable),
-            raw={"status": status, "observations": [_of(one, "data", OBSERVATION_KEY) for one in documents]},
+            raw={
+                "status": status,
+                "observations": [_of(one, "data", OBSERVATION_KEY) for one in documents],
+                "withdrawn": pods.is_withdrawn(pods.master(found, self._role(deployment))),
+            },
         )
 
     def provenance(self) -> dict[str, Any]:
         """The deployment's specification, the images that the pods run, and the transport that the master's log proves."""
-        deployment, found = self._options.cluster.get(self._path), self._pods()
+        deployment, found = self._deployed()
         return {
             "engine": "gpustack",
             "spec": deployment.get("spec"),
             "pods": [pods.provenance(pod) for pod in found],
-            "transport": asdict(server_log.transport_proof(self._master_log(found))),
+            "transport": asdict(self.transport()),
         }
 
     def transport(self) -> TransportProof:
         """What NCCL's lines in the master's log prove."""
-        return server_log.transport_proof(self._master_log(self._pods()))
+        return server_log.transport_proof(self._master_log())
 
     def server_log(self) -> dict[str, int] | None:
         """Counts the access lines of the master's log."""
-        text = self._master_log(self._pods())
+        text = self._master_log()
         return None if text is None else server_log.count_completions(text)
 
     def stop(self) -> Released:
-        """Deletes the deployment if this driver created it, and waits until it and its pods are gone."""
+        """Deletes the deployment if this driver created it, until it, its pods and its accelerator claims are gone."""
         if self._created_uid is None:
             return Released(proved=True, not_ours=(self._where,))
         body = {"preconditions": {"uid": self._created_uid}, "propagationPolicy": "Foreground"}
@@ -210,6 +215,7 @@ class GpustackDriver:
         options = self._options
         if options.manifest is None:
             raise refuse("deployment_missing", "there is none, and no manifest was given to create it", self._where)
+        self._free = self._ledger()
         manifest = copy.deepcopy(options.manifest)
         manifest["spec"]["roles"][options.role]["elasticEp"]["width"] = width
         path = f"{API}/namespaces/{options.namespace}/modeldeployments"
@@ -249,18 +255,40 @@ class GpustackDriver:
             unreadable.extend(str(refusal) for refusal in error.refusals)
             return None
 
-    def _master_log(self, found: list[dict[str, Any]]) -> str | None:
-        name = pods.master(found)
-        if name is None:
+    def _deployed(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The deployment and its own pods."""
+        deployment = self._options.cluster.get(self._path)
+        return deployment, pods.owned(self._pods(), str(_of(deployment, "metadata", "uid")))
+
+    def _role(self, deployment: dict[str, Any]) -> str:
+        """Name of the elastic role."""
+        roles = _of(deployment, "spec", "roles") or []
+        return str(_of(roles[self._options.role], "name")) if len(roles) > self._options.role else ""
+
+    def _master_log(self) -> str | None:
+        deployment, found = self._deployed()
+        master = pods.master(found, self._role(deployment))
+        if master is None:
             return None
-        path = f"/api/v1/namespaces/{self._options.namespace}/pods/{name}/log"
+        path = f"/api/v1/namespaces/{self._options.namespace}/pods/{master['metadata']['name']}/log"
         return self._options.cluster.text(path, container=pods.MAIN_CONTAINER)
 
     def _left(self) -> tuple[str, ...]:
         deployment = self._options.cluster.find(self._path)
         same = deployment is not None and _of(deployment, "metadata", "uid") == self._created_uid
         left = [self._where] if same else []
-        return (*left, *(f"pod {_of(pod, 'metadata', 'name')}" for pod in self._pods()))
+        left += [f"pod {_of(pod, 'metadata', 'name')}" for pod in self._pods()]
+        now = self._ledger()
+        if self._free is None or now is None:
+            return (*left, f"accelerator claims, unknown: {DEVICES} cannot be read")
+        return (*left, *unreleased(self._free, now))
+
+    def _ledger(self) -> Ledger | None:
+        """What is left of each accelerator; None where the operator does not say."""
+        try:
+            return read_ledger(self._options.cluster.items(DEVICES))
+        except (CampaignError, KeyError):
+            return None
 
 
 def _is_at(observation: Observation, width: int) -> bool:
