@@ -51,6 +51,7 @@ class Drift(Enum):
     NO_KEY = auto()
     TWO_OBSERVATIONS = auto()
     SCALE_REFUSED = auto()
+    ABANDONED = auto()
     WORLD_UNPROVABLE = auto()
     MASTER_REPLACED = auto()
     WORKER_RESTARTED = auto()
@@ -121,7 +122,7 @@ class Contract:
             "allocated": _layer(self.layer_value(Stage.ALLOCATED)),
             "ray": _layer(self.layer_value(Stage.JOINED)),
             "effective": _layer(self.width) if known else {"Known": False, "Value": 0, "Reason": "resize in flight"},
-            "state": {Stage.SERVING: "", Stage.SETTLED: "", Stage.AGREED: "Completed"}.get(self.stage, "Resizing"),
+            "state": self.state(),
             "reason": "native ranks and forwards agree" if self.stage is Stage.SETTLED else "",
             "stableWidth": self.width,
             "masterUID": "pod-0",
@@ -131,6 +132,13 @@ class Contract:
         if self.drift is Drift.MISSING_STABLE_WIDTH:
             del document["stableWidth"]
         return document
+
+    def state(self) -> str:
+        """The operator's word for the operation; empty where there is none."""
+        if self.drift is Drift.ABANDONED and self.stage >= Stage.JOINED:
+            return "Abandoned"
+        words = {Stage.JOINED: "CommandSent", Stage.COMMITTING: "AwaitingWidth", Stage.AGREED: "Completed"}
+        return words.get(self.stage, "Recorded" if Stage.ADMITTED <= self.stage < Stage.SETTLED else "")
 
     def config_maps(self) -> list[dict[str, Any]]:
         """Observations; one of a deployment that is none of ours lies beside."""

@@ -80,6 +80,7 @@ class TestConvergence:
         ("drift", "verdict", "says"),
         [
             (Drift.SCALE_REFUSED, Verdict.REFUSED, "False/ScaleRefused"),
+            (Drift.ABANDONED, Verdict.REFUSED, "Abandoned: "),
             (Drift.WORLD_UNPROVABLE, Verdict.UNPROVABLE, "Unknown/WorldUnprovable"),
             (Drift.MASTER_REPLACED, Verdict.LOST, "elastic-0"),
             (Drift.DEPLOYMENT_REPLACED, Verdict.LOST, "became 6f0c0f5e"),

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ep_campaign.drivers.probe import Probe
 
 NUM_CONFIRMATIONS = 2
-REFUSED_STATE = "Refused"
+REFUSED_STATES = ("Refused", "Abandoned")
+"""States of an observation that end a resize: of the bundled engine, and of the GPUStack operator."""
 _ELASTIC_CONDITION = "ElasticResize"
 
 
@@ -212,8 +213,8 @@ def _end(follow: Convergence, seen: Snapshot, probe: Probe, resize: Resize) -> t
         return Verdict.REFUSED, "ElasticResize is False/ScaleRefused"
     if condition is not None and (condition.status, condition.reason) == ("Unknown", "WorldUnprovable"):
         return Verdict.UNPROVABLE, "ElasticResize is Unknown/WorldUnprovable"
-    if observation is not None and observation.state == REFUSED_STATE:
-        return Verdict.REFUSED, observation.reason
+    if observation is not None and observation.state in REFUSED_STATES:
+        return Verdict.REFUSED, f"{observation.state}: {observation.reason}"
     if drift:
         return Verdict.DRIFTED, "; ".join(drift)
     if seen.deployment_uid is not None and seen.deployment_uid != follow.before.deployment_uid:
