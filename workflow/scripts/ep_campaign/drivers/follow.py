@@ -162,6 +162,8 @@ def _asked(driver: Driver) -> Resize:
 
 def _shown(snapshot: Snapshot) -> dict[str, Any]:
     return {
+        "deployment_uid": snapshot.deployment_uid,
+        "generation": snapshot.generation,
         "raw": snapshot.raw,
         "members": [asdict(member) for member in snapshot.members],
         "unreadable": list(snapshot.unreadable),
