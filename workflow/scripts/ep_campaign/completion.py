@@ -8,20 +8,23 @@ it, and only over a folder that validates now as it did before it was summarised
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ep_campaign.aggregate import read_validation
 from ep_campaign.errors import CampaignError, Refusal
 from ep_campaign.layout import TABLES, UNSUMMED
+from ep_campaign.plan_document import PlanDocument
 from ep_campaign.validate import Severity, State, Validation, validate
 from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_file, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ep_campaign.layout import Results
     from ep_campaign.plan import Plan
+
+AnyPlan = TypeVar("AnyPlan", bound=PlanDocument)
 
 MARK_SCHEMA = "ep-campaign/mark/1"
 PARTIAL_NAME = "PARTIAL"
@@ -29,7 +32,21 @@ REPORTS = ("RESULTS.md", "report.html", "pr.md")
 
 
 def complete(plan: Plan, results: Results) -> State:
+    """Completes the folder of a comparison; as `seal`."""
+    products = [*(results.table(name) for name in TABLES), results.statistics]
+    return seal(plan, results, validate, [*products, *(results.root / name for name in REPORTS)])
+
+
+def seal(
+    plan: AnyPlan, results: Results, validate_now: Callable[[AnyPlan, Results], Validation], products: Sequence[Path]
+) -> State:
     """Writes `SHA256SUMS`, then `CAMPAIGN_COMPLETE` or `PARTIAL`; returns which of both states it is.
+
+    Args:
+        plan: Plan of any kind of campaign.
+        results: Folder.
+        validate_now: The validation of that kind.
+        products: Files that must be there.
 
     Raises:
         CampaignError: A product is missing, or the folder changed since it was validated; no mark is left.
@@ -37,8 +54,8 @@ def complete(plan: Plan, results: Results) -> State:
     """
     retract(results)
     told = read_validation(plan, results)
-    found = validate(plan, results)
-    refusals = [*_changed(told, found, results), *_missing_products(results)]
+    found = validate_now(plan, results)
+    refusals = [*_changed(told, found, results), *_missing_products(results, products)]
     if refusals:
         raise CampaignError(refusals)
     files = list(evidence(results))
@@ -88,9 +105,8 @@ def _changed(told: dict[str, Any], found: Validation, results: Results) -> Itera
         yield Refusal("changed_since_validation", message, results.validation.name)
 
 
-def _missing_products(results: Results) -> Iterator[Refusal]:
-    tables = [results.table(name) for name in TABLES]
-    for path in [*tables, results.statistics, *(results.root / name for name in REPORTS)]:
+def _missing_products(results: Results, products: Sequence[Path]) -> Iterator[Refusal]:
+    for path in products:
         if not path.is_file():
             message = "is missing; the stages before this one write it: summarise the folder again"
             yield Refusal("missing_product", message, str(path.relative_to(results.root)))
