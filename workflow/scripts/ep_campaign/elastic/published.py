@@ -5,7 +5,7 @@ The file format is ours; the figures are the publisher's, at their own precision
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
-SCHEMA = "ep-campaign/published-elastic/1"
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class PublishedSweep(_Strict):
-    """One cell of one sweep; `suite` is the publisher's word for the transport."""
+class PublishedLevel(_Strict):
+    """One cell of one sweep; `arm` is the transport."""
 
-    suite: str
+    arm: str
     width: Count
-    gpus: Count
+    num_gpus: Count
     concurrency: Count
     num_requests: Count
     num_ok: Count
@@ -42,75 +41,63 @@ class PublishedSweep(_Strict):
 
 
 class PublishedResize(_Strict):
-    """One live resize; times from the patch, each to the precision of the publisher's sampling."""
+    """One live resize from width 2 to 4; times from the patch, each to the precision of the publisher's sampling."""
 
-    suite: str
-    old_width: Count
-    new_width: Count
-    concurrency: Count
+    arm: str
+    run: str
+    concurrency: Count | None
     num_requests: Count
-    num_errors: Count
-    duration_s: Positive
+    num_ok: Count
+    num_restarts: Count | None
+    num_client_503: Count | None
+    num_health_503: Count | None
+    load_s: Positive
     pods_created_s: Positive | None
     ray_registered_s: Positive | None
-    roles_ready_s: Positive | None
-    withdrawal_at_most_s: Positive | None
-    num_server_503: Count | None
-    sampling_s: tuple[Positive, Positive] | None
-
-
-class Timer(_Strict):
-    """A published time that measures something else than convergence."""
-
-    suite: str
-    value_s: Positive
-    what: str
-
-
-class Source(_Strict):
-    """Where the figures come from."""
-
-    title: str
-    publisher: str
-    path: str
+    role_ready_s: Positive | None
+    phase_check_s: Positive | None
     note: str
 
 
-class RequestLedger(_Strict):
-    """Completion lines that the publisher's server logged, and what they are made of."""
+class LedgerLine(_Strict):
+    """Completion lines that the publisher's server had logged, and what they are made of."""
 
-    completions_before_wide_tcp: Count
-    completions_after_wide_tcp: Count
-    completions_final_rdma: Count
-    measured_a_state: Count
-    warmups_a_state: Count
-    calibration: Count
+    when: str
+    completion_lines: Count
+    made_of: str
+
+
+class PublishedLoad(_Strict):
+    """What the study's requests asked for, and what its deployment admitted."""
+
+    prompt_tokens: Count
+    observed_prompt_tokens: tuple[Count, Count]
+    max_tokens: Count
+    num_warmups: Count
+    max_num_seqs: Count
+    gpus_per_width: Count
 
 
 class Study(_Strict):
     """A whole published study."""
 
     schema_version: Literal["ep-campaign/published-elastic/1"] = Field(alias="schema")
-    source: Source
-    environment: dict[str, Any]
-    suites: dict[str, dict[str, Any]]
-    sweeps: tuple[PublishedSweep, ...]
+    source: str
+    environment: dict[str, str]
+    prompt: PublishedLoad
+    levels: tuple[PublishedLevel, ...]
     resizes: tuple[PublishedResize, ...]
-    timers_that_measure_something_else: tuple[Timer, ...]
-    ledger: RequestLedger
+    ledger: tuple[LedgerLine, ...]
+    caveats: tuple[str, ...]
 
-    def cell(self, suite: str, width: int, concurrency: int) -> PublishedSweep | None:
+    def level(self, arm: str, width: int, concurrency: int) -> PublishedLevel | None:
         """The figures of one cell; None where the study has none."""
-        found = [one for one in self.sweeps if (one.suite, one.width, one.concurrency) == (suite, width, concurrency)]
+        found = [one for one in self.levels if (one.arm, one.width, one.concurrency) == (arm, width, concurrency)]
         return found[0] if found else None
 
-    def num_slots(self, width: int) -> int:
-        """Sequences that the study's deployment admitted at a width."""
-        return int(self.environment["max_num_seqs"]) * width
-
-    def is_queue_bound(self, cell: PublishedSweep) -> bool:
+    def is_queue_bound(self, level: PublishedLevel) -> bool:
         """Whether more requests were in flight than the deployment admitted: their first tokens waited for a slot."""
-        return cell.concurrency > self.num_slots(cell.width)
+        return level.concurrency > self.prompt.max_num_seqs * level.width
 
 
 def read_study(path: Path) -> Study:
