@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CAMPAIGNS = Path("config/campaigns")
 SHAPES = Path("config/shapes.yaml")
+PUBLISHED = Path("config/published")
 LOCAL_NODE_SET = "local"
 
 

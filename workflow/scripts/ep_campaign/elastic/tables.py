@@ -168,6 +168,8 @@ RESIZES = Table(
         Column("old_width", INT32, "from"),
         Column("new_width", INT32, "to"),
         Column("under_load", BOOL, "whether load ran throughout"),
+        Column("sent_ns", INT64, "when it was asked for, on the monotonic clock", "ns"),
+        Column("ended_ns", INT64, "when its verdict fell", "ns"),
         Column("verdict", TEXT, "`converged`, `refused`, `failed`, `timed_out`, `unprovable`, `drifted` or `lost`"),
         Column("reason", TEXT, "words to it"),
         Column("answered_s", FLOAT, "until the request was answered; null where it was not", "s", nullable=True),

@@ -15,4 +15,4 @@ def transport_fault(expected: str, provenance: dict[str, Any]) -> str | None:
     proof = provenance["transport"]
     if proof["name"] == expected:
         return None
-    return f"the engine's own logs prove {proof['name'] or 'no transport'}, expected {expected}: {proof['words']}"
+    return f"the engine's own logs prove {proof['name'] or 'no transport'}, expected {expected}: {proof['evidence']}"
