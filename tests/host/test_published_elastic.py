@@ -84,7 +84,7 @@ def test_the_campaign_is_the_study_s_own_matrix() -> None:
         plan["prompt"]["max_tokens"],
     )
     assert STUDY.prompt.max_num_seqs == plan["target"]["max_num_seqs"]
-    assert [[2], [2, 4], [4]] == [state["widths"] for state in plan["states"].values()]
+    assert [[2], [2, 4], [2, 4]] == [state["widths"] for state in plan["states"].values()]
     assert 6 == len(plan["starts"])
     assert all(arm["manifest_sha256"] for arm in plan["arms"].values())
 
