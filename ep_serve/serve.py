@@ -131,7 +131,8 @@ def serve(settings: Settings, work: Path, port: int) -> int:
     Raises:
         OSError: The folder cannot be written, holds what another engine wrote, or the port is taken; nothing was started.
     """
-    with socket.socket() as listener:
+    # Named as TCP: asyncio turns off the delay of small writes (TCP_NODELAY) only on sockets that say so.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))
         work.mkdir(parents=True, exist_ok=True)

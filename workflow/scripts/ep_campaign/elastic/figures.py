@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
 from ep_campaign.elastic.tables import CHUNKS, REQUESTS
 from ep_campaign.figures.sheet import Entry, Page, panels, words
@@ -58,7 +59,10 @@ def _sweep(plan: ElasticPlan, statistics: dict[str, Any], stamp: str) -> Figure:
     arms = looks(tuple(plan.document["arms"]))
     lines = {state: _LINES[index % len(_LINES)] for index, state in enumerate(plan.sweeps)}
     legend = [
-        Entry(f"{arm}, {state}", Line2D([], [], color=look.colour, marker=look.marker, ls=lines[state], ms=MARK_PT))
+        Entry(
+            f"{arm}, {state}",
+            Line2D([], [], color=look.colour, marker=look.marker, ls=lines[state], ms=MARK_PT, lw=0.9),
+        )
         for arm, look in arms.items()
         for state in plan.sweeps
     ]
@@ -79,7 +83,8 @@ def _sweep(plan: ElasticPlan, statistics: dict[str, Any], stamp: str) -> Figure:
         axis.set_xticks(ticks, [str(tick) for tick in ticks])
         axis.set_xlabel("concurrency")
         axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
+        most = max((value for one in levels for value in one["metrics"][metric]["values"]), default=1.0)
+        axis.set_ylim(0, 1.08 * most or 1.0)
     return figure
 
 
@@ -154,6 +159,8 @@ def _resize(
         transform=axis.get_xaxis_transform(),
     )
     axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # plain digits: mathematical text is off
+    axis.yaxis.set_minor_formatter(NullFormatter())
     axis.set_xlabel("time [s]")
     axis.set_ylabel("gap [ms]")
     return figure

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from ep_campaign.elastic.plan import ElasticPlan
 
 BENIGN = (
-    "`ReplicasUpToDate` is Unknown/RolloutNotObserved before and after a resize: normal.",
+    "ReplicasUpToDate is Unknown/RolloutNotObserved before and after a resize: normal.",
     "No Router is configured: a missing one is no failure.",
-    "`system_fingerprint` keeps the words of the start-up after a growth: no evidence of width.",
+    "system_fingerprint keeps the words of the start-up after a growth: no evidence of width.",
 )
 
 
