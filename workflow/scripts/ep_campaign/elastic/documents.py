@@ -36,8 +36,8 @@ ELASTIC_README = """\
 # Elastic campaign files
 
 A file `config/campaigns/<name>.yaml` with `kind: elastic`. [docs/elastic.md](../docs/elastic.md) says what its words mean;
-`elastic.schema.json` lets an editor complete and check it; `campaigns/cpu-elastic.yaml` and `campaigns/h100-width-2-4.yaml` are examples.
-Manifests of deployments lie in `manifests/`: templates, in which a driver sets the width and nothing else.
+`elastic.schema.json` lets an editor complete and check it; `campaigns/cpu-elastic.yaml` and `campaigns/h100-width-2-4.yaml`
+are examples. Manifests of deployments lie in `manifests/`: templates, in which a driver sets the width and nothing else.
 
 The tables below are generated from the models in `workflow/scripts/ep_campaign/elastic/campaign.py` by `make documents`.
 """
