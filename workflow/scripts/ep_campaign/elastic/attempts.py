@@ -42,7 +42,6 @@ class ElasticAttempt:
 def read_attempts(plan: ElasticPlan, results: Results, found: list[Violation]) -> Iterator[ElasticAttempt]:
     """Every attempt that can be read, in plan order; what cannot be is added to `found`."""
     for start in plan.starts:
-        target = results.target(start.id)
         accounts: dict[int, dict[str, Any]] = {}
         for path in sorted(results.start(start.id).glob("outcome-*.json")):
             accounts |= {one["attempt"]: one for one in read_outcome(path)["attempts"]}
@@ -55,8 +54,7 @@ def read_attempts(plan: ElasticPlan, results: Results, found: list[Violation]) -
             attempt = _read(plan, results, start, number, accounts[number].get("sha256"), found)
             if attempt is not None:
                 record, runs = attempt
-                counted = number == last and target <= last
-                yield ElasticAttempt(start, results.attempt(start.id, number), record, runs, counted)
+                yield ElasticAttempt(start, results.attempt(start.id, number), record, runs, number == last)
 
 
 def _read(

@@ -47,12 +47,10 @@ def calibrate(concurrency: int, seed: int, folder: Path) -> dict[str, Any]:
         )
         prompt = Prompt("bytes", 64, _NUM_TOKENS, ignore_eos=True)
         Loader(LoadSpec((f"127.0.0.1:{port}",), "known-delay", prompt, (stream,), seed), folder).wait(_TIMEOUT_S)
-        assert server.stdin is not None
-        server.stdin.close()
-        server.wait(_TIMEOUT_S)
+        server.communicate(timeout=_TIMEOUT_S)  # closes its input, which is its word to stop
     finally:
         server.kill()
-        server.wait()
+        server.communicate()
     return bias(read_loaded(folder).requests, out, concurrency)
 
 

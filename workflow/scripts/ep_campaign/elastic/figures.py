@@ -85,7 +85,7 @@ def _sweep(plan: ElasticPlan, statistics: dict[str, Any], stamp: str) -> Figure:
         axis.set_ylabel(label)
         most = max((value for one in levels for value in one["metrics"][metric]["values"]), default=1.0)
         axis.set_ylim(0, 1.08 * most or 1.0)
-    return figure
+    return _settled(figure)
 
 
 def _series(axis: Axes, own: list[dict[str, Any]], metric: str, look: dict[str, Any]) -> None:
@@ -163,6 +163,16 @@ def _resize(
     axis.yaxis.set_minor_formatter(NullFormatter())
     axis.set_xlabel("time [s]")
     axis.set_ylabel("gap [ms]")
+    return _settled(figure)
+
+
+def _settled(figure: Figure) -> Figure:
+    """The figure with its layout made and its panels on a grid of 1e-6: the layout's solver varies in the last digits."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axis in figure.axes:
+        left, bottom, width, height = (round(float(edge), 6) for edge in axis.get_position().bounds)
+        axis.set_position((left, bottom, width, height))
     return figure
 
 

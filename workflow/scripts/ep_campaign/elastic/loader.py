@@ -42,8 +42,7 @@ class Loader:
         Raises:
             CampaignError: `load_failed`.
         """
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._close_input()
         self.wait(self._spec.drain_s + _STOP_MARGIN_S)
 
     def wait(self, timeout_s: float) -> None:
@@ -57,17 +56,22 @@ class Loader:
         except subprocess.TimeoutExpired:
             self.kill()
             raise refuse("load_failed", f"load did not end within {timeout_s:g} s", str(self._folder)) from None
-        self._log.close()
+        self.kill()
         if status != 0:
             said = (self._folder / "load.log").read_text(errors="replace")[-1000:]
             raise refuse("load_failed", f"load ended with status {status}: {said}", str(self._folder))
 
     def kill(self) -> None:
-        """Ends it at once, if it still runs."""
+        """Ends it at once, if it still runs, and lets go of its files."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        self._close_input()
         self._log.close()
+
+    def _close_input(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
 
 @dataclass(frozen=True)
