@@ -32,9 +32,16 @@ include: f"workflow/rules/{PIPELINE.plan.kind}.smk"
 include: "workflow/rules/complete.smk"
 
 
+# Everything but measuring and admitting runs where Snakemake runs, whatever the executor.
 localrules:
     all,
     plan,
+    validate,
+    aggregate,
+    analyse,
+    plots,
+    report,
+    complete,
 
 
 rule all:

@@ -11,23 +11,23 @@ from ep_worker.backends.protocol import Problem
 from ep_worker.collectives import agree
 from ep_worker.contract.rankfile import Event
 from ep_worker.contract.series import phases
-from ep_worker.contract.terms import Loop, Status
+from ep_worker.contract.terms import Status
 from ep_worker.failure import MAX_REASON_CHARS, Stage
-from ep_worker.oracle import Oracle, OutputError
+from ep_worker.oracle import Oracle
 from ep_worker.reason import Reason
 from ep_worker.roundtrip import RoundTrip
-from ep_worker.timing import CaptureError, Trip, run_series
+from ep_worker.timing import CaptureError, run_series
+from ep_worker.trip import Trip
 from ep_worker.workload import input_rows
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ep_worker.barrier import Barrier
     from ep_worker.contract.capabilities import Capability
     from ep_worker.contract.rankfile import RankWriter
     from ep_worker.contract.series import Cell, Series
     from ep_worker.contract.terms import Boundary
     from ep_worker.device import Machine
+    from ep_worker.oracle import OutputError
     from ep_worker.place import Place
     from ep_worker.workload import Workload
 
@@ -83,22 +83,20 @@ class CellRun:
         self._trip = RoundTrip(self._backend, problem, rank.entry, boundary)
         self._oracle = Oracle(spec, workload, self._trip, rank.entry.bf16_accumulations)
         self._x_TH = input_rows(spec, workload.own_tokens)
-        self._timed_error: OutputError | None = None
 
     def run(self, series: list[Series]) -> None:
         """Checks, times, checks again, and closes; what is refused by a check is not timed."""
         self._rank.progress.stage = Stage.MEASURE
-        if self._check("before", 0):
-            trip = self._prepare()
+        if self._check("before", 0, None):
+            trip = Trip(self._trip, self._oracle, self._x_TH)
             for one in series:
                 self._time(one, trip)
-            self._check("after", 1)
+            self._check("after", 1, trip.worst)
         self._rank.writer.settle()
         self._close()
 
-    def _check(self, stage: str, number: int) -> bool:
+    def _check(self, stage: str, number: int, timed: OutputError | None) -> bool:
         verdict = self._oracle.check(number).as_json()
-        timed = self._timed_error
         if timed is not None:
             verdict["timed_output_error"] = timed.max_token_error
             if verdict["passed"] and timed.finding is not None:
@@ -106,20 +104,13 @@ class CellRun:
         self._rank.writer.event(Event.ORACLE, **self._key, stage=stage, **verdict)
         return agree(verdict["passed"], self._rank.machine.device)
 
-    def _prepare(self) -> Trip:
-        """Input, handle, and what combine is given in timed loops."""
-        tokens = self._trip.tokens(self._x_TH)
-        handle = self._trip.layout()
-        arrived = self._trip.dispatch(tokens, handle)
-        return Trip(self._trip, tokens, self._oracle.expert_outputs(arrived), handle, arrived)
-
     def _time(self, series: Series, trip: Trip) -> None:
         rank, entry = self._rank, self._rank.entry
         key = {**self._key, "mode": series.mode.value, "loop": series.loop.value}
         names = phases(series, entry)
         steps = trip.steps(series.loop, fresh_layout=entry.separable_layout)
         try:
-            timed = run_series(series, names, steps, rank.machine, rank.barrier)
+            timed = run_series(series, names, steps, rank.machine, rank.barrier, lambda: trip.turn(series.loop))
         except CaptureError as error:
             refused = {"status": Status.CRASHED.value, "reason_code": Reason.CAPTURE_FAILED.value}
             rank.writer.event(Event.SERIES, **key, **refused, reason=str(error)[:MAX_REASON_CHARS])
@@ -127,8 +118,7 @@ class CellRun:
         progress = rank.progress
         progress.first_timed_at_ns = progress.first_timed_at_ns or timed.began_at_ns
         progress.last_timed_at_ns = timed.ended_at_ns
-        if series.loop in (Loop.ROUNDTRIP, Loop.COMBINE) and trip.out is not None:
-            self._judge_timed(trip.out)
+        trip.look(series.loop)
         rank.writer.event(
             Event.SERIES,
             **key,
@@ -140,17 +130,6 @@ class CellRun:
             offset=rank.writer.samples(timed.times_ns),
             resolved=self._resolved(),
         )
-
-    def _judge_timed(self, out_TH: Tensor) -> None:
-        """Keeps the worst of what timed loops returned last, where the rows of two dispatches come in one order."""
-        if self._backend.deterministic:
-            error = self._oracle.judge_timed(self._x_TH, out_TH)
-            worst = self._timed_error
-            if worst is None or (error.finding is not None, error.max_token_error) > (
-                worst.finding is not None,
-                worst.max_token_error,
-            ):
-                self._timed_error = error
 
     def _resolved(self) -> dict[str, Any]:
         return {

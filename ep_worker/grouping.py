@@ -42,8 +42,10 @@ class Groups:
 
 
 def group(rows: Rows, num_local_experts: int) -> Groups:
-    """Copies each row into the group of each of its local experts; never waits for the host."""
+    """Copies each row into the group of each of its local experts; waits for the host only to count, where the arm did not."""
     top_k, num_pairs = rows.expert_NK.shape[1], rows.num_selections
+    if num_pairs is None:
+        num_pairs = int((rows.expert_NK >= 0).sum())
     key, order = torch.sort(rows.expert_NK.reshape(-1), stable=True)  # ids of -1 come first
     skipped = key.shape[0] - num_pairs
     key_G, slot_G = key[skipped:], order[skipped:]

@@ -1,4 +1,4 @@
-"""`python -m ep_worker launch SPEC OUT`: one start, from its spec to its files.
+"""`python -m ep_worker launch SPEC OUT`: one start, from its spec to its files; `collect` prints these (`collect.py`).
 
 By itself it starts all ranks of its node. Under torchrun or srun, which start the ranks themselves, it is one rank.
 
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ep_worker.alive import hold
+from ep_worker.collect import collect
 from ep_worker.contract.rankfile import log_path
 from ep_worker.contract.spec import read_spec
 from ep_worker.own_digest import own_digest
@@ -57,6 +59,9 @@ def main(arguments: Sequence[str], began_at_ns: int) -> int:
     """
     parent_pid = os.getppid()
     options = _parser().parse_args(arguments)
+    if options.command == "collect":
+        collect(options.out, options.stream)
+        return 0
     try:
         spec = read_spec(options.spec)
         foreign = None if options.num_nodes is not None else foreign_place(os.environ, spec.ep_size)
@@ -69,6 +74,8 @@ def main(arguments: Sequence[str], began_at_ns: int) -> int:
     _set_environment(spec, alone=num_nodes == 1 and foreign is None)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
+        if options.alive:
+            hold(options.out)  # for good: the descriptor closes with the last process that has it
         num_local = spec.ep_size // num_nodes
         here = foreign or Foreign(options.node_rank * num_local, spec.ep_size, 0, num_local)
         place = Place(
@@ -101,13 +108,17 @@ def _set_environment(spec: StartSpec, *, alone: bool) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ep_worker", description="Runs one start.")
-    commands = parser.add_subparsers(required=True)
+    commands = parser.add_subparsers(required=True, dest="command")
     launch = commands.add_parser("launch", help="run the ranks of one start and leave their files in a folder")
     launch.add_argument("spec", type=Path, metavar="SPEC", help="specification of the start, JSON")
     launch.add_argument("out", type=Path, metavar="OUT", help="folder for everything that the start leaves")
     launch.add_argument("--node-rank", type=int, default=0, metavar="N", help="number of this node, from 0")
     launch.add_argument("--num-nodes", type=int, metavar="M", help="launchers of this start; 1 where not given")
     launch.add_argument("--rendezvous", metavar="HOST:PORT", help="where node 0 listens; needed beyond one node")
+    launch.add_argument("--alive", action="store_true", help="hold a lock in OUT until the last process has ended")
+    printing = commands.add_parser("collect", help="wait for a launch --alive, then print its files as frames")
+    printing.add_argument("out", type=Path, metavar="OUT", help="the folder of that launch")
+    printing.add_argument("stream", metavar="STREAM", help="what names this attempt and pod, in every frame")
     return parser
 
 

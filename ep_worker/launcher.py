@@ -14,11 +14,11 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined] # public, missing in torch's own types
 
-from ep_worker import outcome
+from ep_worker import fabric, outcome
 from ep_worker.contract.canonical import pretty_json, write_atomically
 from ep_worker.contract.rankfile import log_path
 from ep_worker.place import Endpoint, Place
@@ -66,6 +66,7 @@ def launch(place: Place, node: Node, durations_s: dict[str, float]) -> int:
         0: the account is written, whatever it says.
     """
     ranks = _Ranks(place)
+    before = fabric.snapshot()
     try:
         listener = _listen(node)
         ranks.fork(listener, node)
@@ -77,20 +78,36 @@ def launch(place: Place, node: Node, durations_s: dict[str, float]) -> int:
         ranks.stop()
         verdict = outcome.of_launch_failure(error)
     durations_s["total"] = _since(place.launched_at_ns)
-    write_account(place, node.rank, verdict, ranks.ended, durations_s)
+    counters = {"before": before, "after": fabric.snapshot()}
+    write_account(place, node.rank, verdict, ranks.ended, durations_s, counters)
     return 0
 
 
 def write_account(
-    place: Place, node_rank: int, verdict: Verdict, ended: Collection[Ended], durations_s: dict[str, float]
+    place: Place,
+    node_rank: int,
+    verdict: Verdict,
+    ended: Collection[Ended],
+    durations_s: dict[str, float],
+    counters: dict[str, Any] | None = None,
 ) -> None:
-    """Writes `launcher.json`."""
+    """Writes `launcher.json`.
+
+    Args:
+        place: Place of the node's first rank.
+        node_rank: Number of the node.
+        verdict: How it went.
+        ended: Ranks that have ended.
+        durations_s: What took how long.
+        counters: The fabric's NICs `before` the ranks began and `after` they ended.
+    """
     account = {
         "schema": outcome.LAUNCHER_SCHEMA,
         "node_rank": node_rank,
         **verdict.as_json(),
         "ranks": [one.as_json() for one in sorted(ended, key=lambda one: one.rank)],
         "durations_s": {name: round(seconds, 4) for name, seconds in durations_s.items()},
+        "fabric": counters or {},
     }
     write_atomically(place.out / outcome.LAUNCHER_FILE, pretty_json(account))
 

@@ -75,7 +75,7 @@ def _pair(before: Any, after: Any) -> Any:
 def _machine() -> dict[str, Any]:
     cpus = sorted(os.sched_getaffinity(0))
     return {
-        "hostname": socket.gethostname(),
+        "hostname": os.environ.get("GANG_NODE") or socket.gethostname(),  # a pod's own name says nothing of the machine
         "machine": platform.machine(),
         "kernel": platform.release(),
         "cpu_model": _cpu_info("model name") or _cpu_info("CPU part") or platform.machine(),

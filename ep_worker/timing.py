@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ep_worker.collectives import agree
-from ep_worker.contract.terms import Loop, Mode
+from ep_worker.contract.terms import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from torch import Tensor
 
     from ep_worker.barrier import Barrier
     from ep_worker.contract.series import Series
     from ep_worker.contract.terms import Phase
     from ep_worker.cuda import CudaMachine
     from ep_worker.device import Clock, Machine
-    from ep_worker.roundtrip import Arrived, RoundTrip, Tokens
 
     Step = Callable[[], None]
 
@@ -37,46 +34,6 @@ _MOST_SPIN_NS = 5_000_000
 
 class CaptureError(RuntimeError):
     """A device graph could not be captured on some rank; every rank raises it."""
-
-
-@dataclass
-class Trip:
-    """One arm's round-trip with its data, as steps without arguments.
-
-    Attributes:
-        steps_of: The round-trip.
-        tokens: Input, in the form that the boundary starts from.
-        y: Expert outputs, computed once: what combine is given in timed loops. Never zeros.
-        handle: Result of the last layout.
-        arrived: Result of the last dispatch.
-        out: Result of the last combine.
-    """
-
-    steps_of: RoundTrip
-    tokens: Tokens
-    y: Tensor
-    handle: object
-    arrived: Arrived
-    out: Tensor | None = None
-
-    def layout(self) -> None:
-        """Makes a new handle."""
-        self.handle = self.steps_of.layout()
-
-    def dispatch(self) -> None:
-        """Dispatches by the last handle."""
-        self.arrived = self.steps_of.dispatch(self.tokens, self.handle)
-
-    def combine(self) -> None:
-        """Combines by the last dispatch."""
-        self.out = self.steps_of.combine(self.y, self.arrived)
-
-    def steps(self, loop: Loop, *, fresh_layout: bool) -> list[Step]:
-        """The steps of a loop, one for each phase that is not the whole."""
-        alone: dict[Loop, Step] = {Loop.LAYOUT: self.layout, Loop.DISPATCH: self.dispatch, Loop.COMBINE: self.combine}
-        if loop is not Loop.ROUNDTRIP:
-            return [alone[loop]]
-        return [self.layout, self.dispatch, self.combine] if fresh_layout else [self.dispatch, self.combine]
 
 
 @dataclass(frozen=True)
@@ -96,7 +53,14 @@ class Timed:
     ended_at_ns: int
 
 
-def run_series(series: Series, phases: Sequence[Phase], steps: list[Step], machine: Machine, barrier: Barrier) -> Timed:
+def run_series(
+    series: Series,
+    phases: Sequence[Phase],
+    steps: list[Step],
+    machine: Machine,
+    barrier: Barrier,
+    turn: Step = lambda: None,
+) -> Timed:
     """Runs one timed loop, its warm-ups before it.
 
     Args:
@@ -105,24 +69,26 @@ def run_series(series: Series, phases: Sequence[Phase], steps: list[Step], machi
         steps: The calls of one iteration.
         machine: Device.
         barrier: Barrier of all ranks.
+        turn: What is done before every iteration, outside of what is timed; in a chain, where nothing may come between, once before
+            the first.
     """
     if len(phases) == 1 and len(steps) > 1:
         steps = [_together(steps)]
     gc.collect()
     with _without_collector():
         if series.mode is Mode.CHAINED:
-            timed = _chained(series, steps, machine, barrier)
+            timed = _chained(series, steps, machine, barrier, turn)
         elif series.mode is Mode.HOST_START:
-            timed = _one_by_one(series, steps, machine, _host_start(machine, barrier))
+            timed = _one_by_one(series, steps, machine, _host_start(machine, barrier, turn))
         else:
-            timed = _on_cuda(series, steps, machine, barrier)
+            timed = _on_cuda(series, steps, machine, barrier, turn)
     return timed
 
 
 def timer_floor_ns(machine: Machine, barrier: Barrier) -> int:
     """Median time between two stamps with nothing between them: a covariate of the host's speed."""
     clock = machine.clock(2 * TIMER_FLOOR_ITERATIONS)
-    line_up = _host_start(machine, barrier)
+    line_up = _host_start(machine, barrier, lambda: None)
     for _ in range(TIMER_FLOOR_ITERATIONS):
         line_up()
         clock.stamp()
@@ -149,10 +115,11 @@ def _together(steps: list[Step]) -> Step:
     return run
 
 
-def _host_start(machine: Machine, barrier: Barrier) -> Step:
-    """Cold cache, idle device, all ranks together: what precedes an iteration that the host starts."""
+def _host_start(machine: Machine, barrier: Barrier, turn: Step) -> Step:
+    """Fresh data, cold cache, idle device, all ranks together: what precedes an iteration that the host starts."""
 
     def line_up() -> None:
+        turn()
         machine.chill()
         machine.settle()
         barrier()
@@ -188,10 +155,11 @@ def _iterate(clock: Clock, num_iterations: int, steps: list[Step], line_up: Step
             stamp()
 
 
-def _chained(series: Series, steps: list[Step], machine: Machine, barrier: Barrier) -> Timed:
+def _chained(series: Series, steps: list[Step], machine: Machine, barrier: Barrier, turn: Step) -> Timed:
     """Round-trips without a pause from first to last; a stamp after every `chain_length` of them."""
     num_samples = series.iterations // series.chain_length
     clock = machine.clock(num_samples + 1)
+    turn()
     machine.settle()
     barrier()
     for _ in range(series.warmups):
@@ -210,16 +178,16 @@ def _chained(series: Series, steps: list[Step], machine: Machine, barrier: Barri
     return Timed(times_ns, num_samples, began, ended)
 
 
-def _on_cuda(series: Series, steps: list[Step], machine: Machine, barrier: Barrier) -> Timed:
+def _on_cuda(series: Series, steps: list[Step], machine: Machine, barrier: Barrier, turn: Step) -> Timed:
     """The modes that need a device queue; the capability table admits them on CUDA only."""
     from ep_worker.cuda import CudaMachine  # noqa: PLC0415 - a rank on CPUs never comes here
 
     assert isinstance(machine, CudaMachine)
     if series.mode is Mode.GRAPH:
-        return _one_by_one(series, [_captured(steps, machine)], machine, _host_start(machine, barrier))
+        return _one_by_one(series, [_captured(steps, machine)], machine, _host_start(machine, barrier, turn))
     assert series.mode is Mode.LAUNCH_HIDDEN
     spin_ns = _spin_ns(steps, machine, barrier)
-    start = _host_start(machine, barrier)
+    start = _host_start(machine, barrier, turn)
 
     def line_up() -> None:
         start()

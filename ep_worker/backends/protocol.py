@@ -65,7 +65,7 @@ class Rows:
         scale_NB: Scales of FP8 rows; else None.
         expert_NK: Local expert ids of each row's slots, -1 for experts elsewhere; a row of -1 is padding.
         weight_NK: Gate weights; meaningful where the id is local.
-        num_selections: Ids that are local, over all rows.
+        num_selections: Ids that are local, over all rows; None where the arm never learns it, and whoever groups must count.
         handle: What combine needs to know of this dispatch.
     """
 
@@ -73,7 +73,7 @@ class Rows:
     scale_NB: Tensor | None
     expert_NK: Tensor
     weight_NK: Tensor
-    num_selections: int
+    num_selections: int | None
     handle: Any
 
 

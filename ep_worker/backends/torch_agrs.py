@@ -46,14 +46,19 @@ class TorchAgrs:
             self._bag_start_P = torch.arange(num_rows) * problem.num_ranks
         self._local_ids = local_ids(problem)
 
-    def layout(self) -> int:
-        """Number of (row, expert) pairs of this rank: the one size that a grouped input must know beforehand."""
+    def layout(self) -> int | None:
+        """Number of (row, expert) pairs of this rank, which a grouped input must know; on a CPU it is counted when it is needed.
+
+        On a GPU counting would make the host wait, and a graph impossible: there it is a layout that is made once.
+        """
+        if self._problem.device.type == "cpu":
+            return None
         sent_R = count_selections(target_ranks(self._problem), self._problem.num_ranks)
         received_R = torch.empty_like(sent_R)
         all_to_all_single(received_R, sent_R)
         return int(received_R.sum().item())
 
-    def dispatch(self, payload_TH: Tensor, scale_TB: Tensor | None, handle: int) -> Rows:
+    def dispatch(self, payload_TH: Tensor, scale_TB: Tensor | None, handle: int | None) -> Rows:
         """Packs this rank's tokens once and gathers everybody's."""
         problem, send, receive = self._problem, self._send, self._receive
         num_tokens = problem.num_tokens
@@ -66,7 +71,7 @@ class TorchAgrs:
         local_NK = self._local_ids[receive.expert_NK]
         return Rows(receive.payload_NH, receive.scale_NB, local_NK, receive.weight_NK, handle, handle)
 
-    def combine(self, y_NH: Tensor, handle: int) -> Tensor:
+    def combine(self, y_NH: Tensor, handle: int | None) -> Tensor:
         """Adds the ranks' partial sums up; the result is valid until the next combine."""
         num_tokens = self._problem.num_tokens
         if self._exchanged_NH is None:

@@ -64,11 +64,15 @@ def combine_row_bytes(hidden: int) -> int:
     return 2 * hidden
 
 
-def _split(counts: Matrix, local_column: list[int]) -> tuple[int, int, int]:
-    """Rows in all, rows that leave their source, and the most that leave any one source."""
+def _split(counts: Matrix, local_column: list[int]) -> tuple[int, list[int], list[int]]:
+    """Rows in all; for each source the rows that leave it; for each destination the rows that come to it from elsewhere."""
     total = sum(map(sum, counts))
-    remote = [sum(row) - row[column] for row, column in zip(counts, local_column, strict=True)]
-    return total, sum(remote), max(remote, default=0)
+    leaving = [sum(row) - row[column] for row, column in zip(counts, local_column, strict=True)]
+    coming = [
+        sum(row[target] for row, column in zip(counts, local_column, strict=True) if column != target)
+        for target in range(len(counts[0]) if counts else 0)
+    ]
+    return total, leaving, coming
 
 
 def payload_bytes(counts: RouteCounts, dtype: Dtype, hidden: int) -> dict[str, dict[str, int]]:
@@ -77,7 +81,8 @@ def payload_bytes(counts: RouteCounts, dtype: Dtype, hidden: int) -> dict[str, d
     Returns:
         For each convention: `dispatch_all`, `dispatch_remote`, `combine_all`, `combine_remote` (bytes summed over ranks;
         remote leaves the rank, or the domain in `domain_deduplicated`) and `rank_max_remote`, the most bytes that any one
-        rank sends away in dispatch or receives back in combine: what its link carries in each direction.
+        rank's link carries in one direction: tokens that it sends and partial sums that it returns, or tokens that come to it and
+        sums that come back. Of `domain_deduplicated`, whose rows come to a domain and no rank, what the source's link carries.
     """
     ranks = range(len(counts.num_rows))
     sources = {
@@ -88,13 +93,19 @@ def payload_bytes(counts: RouteCounts, dtype: Dtype, hidden: int) -> dict[str, d
     there, back = dispatch_row_bytes(dtype, hidden), combine_row_bytes(hidden)
     table = {}
     for convention in CONVENTIONS:
-        total, remote, most = _split(*sources[convention])
+        total, leaving, coming = _split(*sources[convention])
+        remote = sum(leaving)
+        if convention == "domain_deduplicated":
+            most = max(leaving, default=0) * max(there, back)
+        else:
+            both = list(zip(leaving, coming, strict=True))
+            most = max((max(out * there + into * back, into * there + out * back) for out, into in both), default=0)
         table[convention] = {
             "combine_all": total * back,
             "combine_remote": remote * back,
             "dispatch_all": total * there,
             "dispatch_remote": remote * there,
-            "rank_max_remote": most * (there + back),
+            "rank_max_remote": most,
         }
     return table
 

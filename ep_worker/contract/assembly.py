@@ -31,8 +31,8 @@ READ_ONLY = 0o444
 class _Files:
     """Events of every rank, indexed by what assembly asks for."""
 
-    def __init__(self, folder: Path, spec: StartSpec) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, spec: StartSpec, inadmissible: dict[str, str] | None) -> None:
+        self.folder, self.inadmissible = folder, inadmissible
         self.by_rank = [read_events(folder, rank) for rank in range(spec.ep_size)]
 
     def find(self, kind: Event, **match: Any) -> list[dict[str, Any] | None]:
@@ -66,7 +66,8 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         folder: The attempt's folder, with `rank-<r>.jsonl` and `rank-<r>.samples`.
         spec: What the ranks were told.
         launcher: How the processes ended: `outcome` (`finished`, `rank_failed`, `watchdog`, `rendezvous_timeout`,
-            `interrupted`), `status`, `reason_code`, `reason`, `ranks`.
+            `interrupted`), `status`, `reason_code`, `reason`, `ranks`; and, where what carried the bytes is not what was
+            asked, `inadmissible` with a `reason_code` and a `reason`: then nothing that was measured counts.
         context: Fields that only the controller knows (attempt, sequence, clock, ...), taken over as they are; but a start
             that is ok in spite of how its processes ended is no infrastructure failure.
 
@@ -74,7 +75,7 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         OSError: The disk is full; no start.json is left, so the attempt counts as interrupted.
     """
     base = Path(folder)
-    files = _Files(base, spec)
+    files = _Files(base, spec, launcher.get("inadmissible"))
     gone = _why_unreached(files, launcher)
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, compresslevel=6, filename="") as zipped:
@@ -97,7 +98,7 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
         "teardown": _teardown(files),
         "launcher": launcher,
         "failures": files.failures(),
-        "provenance": merge_provenance(files.find(Event.PROVENANCE)),
+        "provenance": _provenance(files, spec, launcher),
         "worker_digests": sorted({hello["worker_digest"] for hello in files.find(Event.HELLO) if hello}),
         "workload": {route.name: _workload(files, route.name) for route in spec.routes},
         "sample_axes": list(SAMPLE_AXES),
@@ -108,6 +109,20 @@ def assemble(folder: str | Path, spec: StartSpec, launcher: dict[str, Any], cont
     start["files"] = {path.name: sha256_file(path) for path in sorted(base.iterdir()) if _is_sibling(path)}
     write_atomically(base / "start.json", pretty_json(start), mode=READ_ONLY)
     return start
+
+
+def _provenance(files: _Files, spec: StartSpec, launcher: dict[str, Any]) -> dict[str, Any]:
+    """What all ranks observed; and the image that a cluster says it ran, which no rank can see."""
+    merged = merge_provenance(files.find(Event.PROVENANCE))
+    image_ids = launcher.get("image_ids") or []
+    if merged and image_ids:
+        by_rank = [
+            image_ids[rank // spec.ranks_per_pod] if rank // spec.ranks_per_pod < len(image_ids) else None
+            for rank in range(spec.ep_size)
+        ]
+        alike = all(image == by_rank[0] for image in by_rank)
+        merged["image_id"] = {"value": by_rank[0]} if alike else {"by_rank": by_rank}
+    return merged
 
 
 def _is_sibling(path: Path) -> bool:
@@ -182,6 +197,9 @@ def _measure_record(
     oracle = {stage: _oracle(files, series.cell, record["boundary"], stage) for stage in ("before", "after")}
     record["oracle"] = oracle
     status, code, reason = _status(events, oracle, gone)
+    if status is Status.OK and files.inadmissible is not None:
+        status = Status.INADMISSIBLE
+        code, reason = files.inadmissible["reason_code"], files.inadmissible["reason"]
     record.update({"status": status.value, "reason_code": code, "reason": reason, "samples": None})
     done = [event for event in events if event is not None]
     if status is not Status.OK:

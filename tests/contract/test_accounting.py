@@ -79,3 +79,23 @@ def test_published_payload_per_rank():
 def test_row_bytes(dtype, expected):
     """BF16 takes 2 bytes a column; FP8 one, and a float32 scale for each 128."""
     assert expected == dispatch_row_bytes(dtype, 7168)
+
+
+def test_a_hot_receivers_link_counts_though_its_sender_sends_little():
+    """3 ranks send 4 tokens each to rank 0: its link takes in 12 rows and gives 12 sums back; no sender's carries more than 4.
+
+    BF16, 128 columns: a row and a sum are 256 B. Into rank 0: 12 x 256 of dispatch; out of it as much of combine.
+    """
+    by_rank = [np.full((4, 1), 0, dtype=np.int64) for _ in range(4)]
+    table = payload_bytes(count_route(np, by_rank, 4, 4), Dtype.BF16, 128)
+
+    assert 12 * 256 == table["rank_deduplicated"]["rank_max_remote"]
+    assert 12 * 256 == table["rank_deduplicated"]["dispatch_remote"]
+
+
+def test_a_link_carries_tokens_and_sums_in_one_direction():
+    """2 ranks swap 2 tokens: each link carries 2 tokens out (FP8: 132 B each) and, for the other's 2, 2 sums of 256 B."""
+    by_rank = [np.full((2, 1), other, dtype=np.int64) for other in (1, 0)]
+    table = payload_bytes(count_route(np, by_rank, 2, 2), Dtype.FP8, 128)
+
+    assert 2 * 132 + 2 * 256 == table["rank_deduplicated"]["rank_max_remote"]

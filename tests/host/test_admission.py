@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from plans import REPOSITORY, SHAPES, make_plan
 
-from ep_campaign.admission import arm_refusals, host_notes, host_refusals, needs, observe_host
+from ep_campaign.admission import arm_refusals
 from ep_campaign.expand import load_plan
+from ep_campaign.local import host_notes, host_refusals, needs, observe_host
 
 MIB = 1 << 20
 ROOMY = {

@@ -185,3 +185,34 @@ def test_family_holds_scored_cells_that_the_filters_keep(tmp_path):
     assert 4 == len(plan.contrasts)
     assert {"ep2/decode/zipf/bf16", "ep2/decode/zipf/fp8"} == {c["cell"] for c in plan.contrasts}
     assert ARMS[0] not in {c["arm"] for c in plan.contrasts}
+
+
+def test_orders_are_balanced_over_the_arms_that_run(tmp_path):
+    """One of four arms never runs: in 12 rounds each of the other three stands four times in each place."""
+    arms = [{"name": arm, "backend": arm} for arm in ARMS] + [{"name": "never", "backend": "deepep-v2"}]
+    plan = make_plan(tmp_path, arms=arms, ep_sizes=[{"ranks": 2, "rounds": 12, "scored": False}])
+
+    assert {(arm, place): 4 for arm in ARMS for place in (1, 2, 3)} == Counter(
+        (start.arm, start.order_position) for start in plan.starts
+    )
+    assert [] == [warning for warning in plan.document["warnings"] if warning["code"] == "order_unbalanced"]
+
+
+def test_a_primary_mode_that_the_reference_cannot_take_is_refused(tmp_path):
+    """Verdicts come from the primary mode: without the reference there, no campaign."""
+    measurement = {"modes": ["host_start", "graph"], "primary": {"mode": "graph"}, "iterations": 20, "warmups": 2}
+    with pytest.raises(CampaignError) as refused:
+        make_plan(tmp_path, measurement=measurement)
+    assert ("primary_never_runs",) == refused.value.codes
+
+
+def test_the_family_holds_only_arms_that_the_primary_mode_takes(tmp_path):
+    """On GPUs torch-a2a waits for the host and takes no graph: it is no contrast where graphs carry the verdicts."""
+    plan = make_plan(
+        tmp_path,
+        device="cuda",
+        reference="torch-agrs",
+        ep_sizes=[{"ranks": 2, "rounds": 12}],
+        measurement={"modes": ["host_start", "graph"], "primary": {"mode": "graph"}, "iterations": 20, "warmups": 2},
+    )
+    assert {"torch-a2a-cached"} == {contrast["arm"] for contrast in plan.contrasts}

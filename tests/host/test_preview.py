@@ -56,3 +56,14 @@ def test_budget_counts_complete_rounds_only(tmp_path):
     assert "EP 2: 2 of 12 rounds fit; its family stays undecided" in preview(plan)
     enough = make_plan(tmp_path, ep_sizes=[{"ranks": 2, "rounds": 12}], budget_hours=10)
     assert "EP 2: 12 of 12 rounds fit; its verdicts are reached" in preview(enough)
+
+
+def test_one_of_a_thing_is_singular(tmp_path):
+    """One contrast, decided by 6 rounds (2 x 2^-6 = .031), and one round in which nothing is judged."""
+    two = [{"name": arm, "backend": arm} for arm in ("torch-a2a", "torch-agrs")]
+    text = preview(make_plan(tmp_path, arms=two, ep_sizes=[{"ranks": 2, "rounds": 6}]))
+    assert "Family    1 contrast, " in text
+    assert " 1 contrasts" not in text
+
+    once = preview(make_plan(tmp_path, ep_sizes=[{"ranks": 2, "rounds": 1, "scored": False}], budget_hours=1))
+    assert "1 of 1 round fit; described only" in once

@@ -10,7 +10,9 @@ from reports import Page, markdown, report, section
 from summarised import Campaign, broken, ended, six_arms, summarise
 from synthetic import WORKER_DIGEST, Attempt
 
+from ep_campaign.numbers import significant
 from ep_campaign.report.compose import SECTIONS, compose
+from ep_campaign.report.levels import heavy_tails
 from ep_campaign.report.source import read_source
 from ep_worker.contract.terms import Status
 
@@ -84,13 +86,13 @@ class TestVerdict:
         text = markdown(campaign)
         verdict = section(text, "Verdict")
         assert "The campaign declares no family: every ratio is described, none is judged." in verdict
-        assert "All of them: too few starts (n = 2: values only; a median and a range need 3)." in verdict
+        assert "Every row of this table: too few starts (n = 2: values only; a median and a range need 3)." in verdict
         assert 2 == verdict.count("| too few starts |")
         level = next(item for item in campaign.summary.levels if item.primary)
         row = next(line for line in section(text, "Levels").splitlines() if "| torch-a2a |" in line)
         values = ", ".join(f"{value:.1f}" for value in level.values_us)
         assert f"| uniform/bf16 | torch-a2a | 2 of 2 | values {values} | - | - | - | - | - | - | - | - |" == row
-        assert "| ep2/decode/uniform/bf16 | torch-a2a | 2 | - | too few starts | none | no |" in section(
+        assert "| ep2/decode/uniform/bf16 | torch-a2a | 2 | - | too few starts | none | not testable |" in section(
             text, "Diagnostics and vetoes"
         )
 
@@ -140,7 +142,9 @@ class TestPartial:
         """Not PARTIAL: a declared rule closed the rest."""
         text = markdown(summarise(tmp_path, attempts=ended, budget_hours=0.5, **ONE_CELL))
         assert "**ENDED BY ITS BUDGET**" in text
-        assert "Rounds that it closed: EP 2: rounds 11-12." in section(text, "Time and cost")
+        costs = section(text, "Time and cost")
+        assert "Of a budget of 0.5 h " in costs
+        assert "Rounds that it closed: EP 2: rounds 11-12. To measure more, declare a larger budget" in costs
 
 
 class TestHostility:
@@ -232,8 +236,38 @@ class TestEvidence:
         assert "One kind of route, uniform" in section(markdown(summarise(tmp_path, **ONE_CELL)), "Limits")
 
     def test_arms_over_ep_sizes_stand_side_by_side(self, tmp_path: Path) -> None:
-        """A median from three starts on; below that the row says how many starts there are."""
+        """A median from three starts on; below that the values, and so in the phases. 4 x 8 tokens / value = rate."""
         sizes = [{"ranks": 2, "rounds": 3, "scored": False}, {"ranks": 4, "rounds": 2, "scored": False}]
-        text = section(markdown(summarise(tmp_path, ep_sizes=sizes, **ONE_CELL)), "EP sizes")
+        campaign = summarise(tmp_path, ep_sizes=sizes, **ONE_CELL)
+        whole = markdown(campaign)
+        text = section(whole, "EP sizes")
         assert re.search(r"\| decode \| uniform \| bf16 \| torch-a2a \| 2 \| 3 \| [\d.]+ \| - \| [\d,]+ \|", text)
-        assert "| decode | uniform | bf16 | torch-a2a | 4 | 2 | - | - | - |" in text
+        level = next(item for item in campaign.summary.levels if item.primary and item.ep_size == 4)
+        cell = next(item for item in campaign.summary.head.cells if item.id == level.cell)
+        values = ", ".join(f"{value:.1f}" for value in level.values_us)
+        rates = ", ".join(significant(cell.num_input_tokens / value * 1e6) for value in level.values_us)
+        assert f"| decode | uniform | bf16 | torch-a2a | 4 | 2 | values {values} | - | values {rates} |" in text
+        dispatch = ", ".join(f"{value:.1f}" for value in level.phase_values_us["dispatch"])
+        assert 2 == len(level.phase_values_us["dispatch"])
+        assert re.search(
+            rf"uniform/bf16 \| dispatch_ready \| host_start \| torch-a2a \| [^|]* \| values {dispatch} \|",
+            section(whole, "Phases"),
+        )
+
+    def test_a_heavy_tail_is_a_caution(self, full: tuple[Campaign, dict[str, str]]) -> None:
+        """A p90 of twice the median is none, a nanosecond more is one."""
+        first, second = [level for level in full[0].summary.levels if level.primary][:2]
+        assert first.median_us is not None
+        twice = first.model_copy(update={"p90_us": 2 * first.median_us})
+        more = first.model_copy(update={"p90_us": 2 * first.median_us + 0.001})
+        assert "" == heavy_tails([twice, second])
+        assert f"more than 2 x the median with {first.arm} in {first.cell}. " in heavy_tails([more, second])
+
+    def test_chained_is_explained_where_it_was_measured(
+        self, full: tuple[Campaign, dict[str, str]], tmp_path: Path
+    ) -> None:
+        """A reader meets chained latencies above host_start and asks."""
+        assert "Chained may exceed host_start" in section(full[1]["RESULTS.md"], "Boundaries and modes")
+        sizes = [{"ranks": 2, "rounds": 1, "scored": False}]
+        other = summarise(tmp_path, ep_sizes=sizes, measurement={"modes": ["host_start"], "iterations": 20}, **ONE_CELL)
+        assert "Chained" not in section(markdown(other), "Boundaries and modes")

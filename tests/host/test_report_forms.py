@@ -158,7 +158,9 @@ def test_a_campaign_in_which_everything_failed_still_has_its_report(tmp_path: Pa
     sizes = [{"ranks": 2, "rounds": 2, "scored": False}]
     campaign = summarise(tmp_path, attempts=lambda plan: dict.fromkeys(plan.by_id, crash), ep_sizes=sizes, **ONE_CELL)
     text = markdown(campaign)
-    assert "torch-agrs: no complete round" in section(text, "Verdict")
+    verdict = section(text, "Verdict")
+    assert "- **torch-agrs**: CRASHED in 2 of 2 starts (" in verdict
+    assert re.search(r"\| torch-agrs: CRASHED in 2 of 2 rounds \(\w+\), torch-a2a CRASHED in 2 of 2 rounds", verdict)
     assert "No start has an ok record: nothing was observed." in section(text, "Provenance")
     assert "No start has a value at the primary boundary and mode" in section(text, "Bytes and throughput")
     assert "No round-trip was split" in section(text, "Phases")

@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
-from ep_campaign.report.words import outcome, reservations, true_levels
+from ep_campaign.report.words import lost_rounds, outcome, reservations, true_levels
+from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.printable import printable
 from ep_campaign.stats.verdict import Qualifier, Verdict
-from ep_campaign.summary import Contrast, Interval, Role, Ruling
-from ep_worker.contract.terms import Boundary, Dtype, Loop, Mode
+from ep_campaign.summary import Contrast, ExcludedRound, Family, Interval, Role, Ruling
+from ep_worker.contract.terms import Boundary, Dtype, Loop, Mode, Status
 
+FAMILY = Family(
+    num_contrasts=4,
+    alpha=0.05,
+    practical_threshold=0.02,
+    test=PairedTest.SIGNED_RANK,
+    min_rounds=6,
+    assumed_start_cv=0.02,
+)
 NOTHING = dict.fromkeys(
     (
         "arm_median_us",
@@ -57,6 +66,29 @@ def contrast(n: int = 12, **fields: Any) -> Contrast:
         "warnings": (),
     }
     return Contrast(**(given | fields))
+
+
+def lost(number: int, arm: str, status: Status | None, code: str) -> ExcludedRound:
+    """A round that an arm has no record in."""
+    return ExcludedRound(round=number, arm=arm, status=status, reason_code=code, reason="why")
+
+
+def test_lost_rounds_are_told_status_first_the_most_frequent_first() -> None:
+    """Another arm than the contrast's is named; a start that never ended says so."""
+    excluded = (
+        lost(1, "b", Status.TIMED_OUT, "watchdog"),
+        lost(1, "a", None, ""),
+        lost(2, "b", Status.INCORRECT, "wrong_output"),
+        lost(3, "b", Status.INCORRECT, "wrong_output"),
+    )
+    expected = (
+        "INCORRECT in 2 of 12 rounds (wrong_output), TIMED OUT in 1 of 12 rounds (watchdog), "
+        "a not measured in 1 of 12 rounds"
+    )
+    assert expected == lost_rounds(contrast(9, excluded=excluded))
+    assert "" == lost_rounds(contrast(0))
+    hostile = (lost(1, "b", Status.CRASHED, "<b>x</b>"),)
+    assert "CRASHED in 1 of 12 rounds" == lost_rounds(contrast(11, excluded=hostile))
 
 
 def interval(lo: float, hi: float) -> Interval:
@@ -112,8 +144,26 @@ def test_an_outcome_is_one_clause(fields: dict[str, Any], text: str) -> None:
             "equivalent: the whole interval lies within 2 % of 1",
         ),
         (
-            {"ruling": ruling(Verdict.NOT_RESOLVED, Qualifier.ORDER_EFFECT, Qualifier.DEPENDS_ON_TEST)},
-            "vetoed: order effect, depends on test",
+            {
+                "ruling": ruling(Verdict.NOT_RESOLVED, Qualifier.ORDER_EFFECT, Qualifier.DEPENDS_ON_TEST),
+                "adjusted_p": 0.05,
+                "num_faster": 11,
+                "num_slower": 1,
+            },
+            "faster in 11 of 12 rounds, vetoed: order effect, depends on test",
+        ),
+        # no direction at .051: the veto took nothing away
+        (
+            {"ruling": ruling(Verdict.NOT_RESOLVED, Qualifier.DRIFT), "adjusted_p": 0.051, "num_slower": 7},
+            "no direction, and drift",
+        ),
+        (
+            {
+                "n": 0,
+                "ruling": ruling(Verdict.TOO_FEW_STARTS),
+                "excluded": (lost(1, "b", Status.INCORRECT, "wrong_output"),),
+            },
+            "nothing to compare: mend what failed, then run the same command",
         ),
         (
             {
@@ -131,7 +181,7 @@ def test_an_outcome_is_one_clause(fields: dict[str, Any], text: str) -> None:
 )
 def test_a_reservation_says_why_a_verdict_is_not_more(fields: dict[str, Any], text: str) -> None:
     """Qualifiers in words, vetoes by name, and what the number of rounds withholds."""
-    assert text == reservations(contrast(**fields), 0.02)
+    assert text == reservations(contrast(**fields), FAMILY)
 
 
 def test_true_levels_are_given_by_number_of_rounds() -> None:

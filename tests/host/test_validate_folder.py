@@ -275,14 +275,30 @@ def test_what_admission_left_is_checked(made: tuple[Plan, Results]) -> None:
     assert plan.num_rounds == {2: 3}
 
 
-def test_an_empty_folder_is_refused_and_lists_every_start(tmp_path: Path) -> None:
-    """Nothing at all: the plan is missing, and so is each start."""
+def test_an_empty_folder_is_refused_and_says_once_that_nothing_was_measured(tmp_path: Path) -> None:
+    """Nothing at all: the plan is missing, and one line stands for all of its starts."""
     plan = make_plan(tmp_path)
     results = make_results(tmp_path / "results", plan)
     shutil.rmtree(results.root)
     found = validate(plan, results)
     assert found.state is State.REFUSED
-    assert sum(violation.code == "missing_start" for violation in found.violations) == len(plan.starts)
+    assert "missing_start" not in found.codes
+    (nothing,) = (violation for violation in found.violations if violation.code == "nothing_measured")
+    assert nothing.expected == f"outcomes of {len(plan.starts)} starts"
+
+
+def test_one_measured_start_makes_the_others_missing_ones(tmp_path: Path) -> None:
+    """All but the first are named, each; the text names the first of them and how many they are: 3 rounds x 3 arms - 1."""
+    plan = make_plan(tmp_path)
+    first = plan.starts[0].id
+    results = make_results(
+        tmp_path / "results", plan, attempts={start.id: () for start in plan.starts if start.id != first}
+    )
+    found = validate(plan, results)
+    missing = [violation for violation in found.violations if violation.code == "missing_start"]
+    assert 8 == len(missing)
+    lines = [line for line in found.text().splitlines() if "[missing_start]" in line]
+    assert lines == [f"{missing[0]} (the first of 8)"]
 
 
 def test_a_specification_that_is_not_the_plans_is_refused(made: tuple[Plan, Results]) -> None:

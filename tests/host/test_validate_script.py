@@ -42,6 +42,7 @@ def test_complete_partial_and_refused_folders(tmp_path: Path) -> None:
     partial = _run(results)
     assert (partial.returncode, read(results.validation)["state"]) == (0, "partial")
     assert partial.stderr.splitlines()[0] == "tiny: partial (0 refuse, 1 partial, 0 note)"
+    assert partial.stderr.splitlines()[-1] == f"Every place, one by one: {results.validation}"
     path = results.attempt(start_id, 1) / "rank-0.jsonl"
     path.chmod(0o644)
     path.write_text("")

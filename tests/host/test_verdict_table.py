@@ -58,7 +58,7 @@ def test_two_rounds_show_values_and_no_ranking(tmp_path: Path) -> None:
 
     row = next(line for line in text.splitlines() if line.startswith(f"  {SLOW}"))
     assert row.split() == [SLOW, "250.0", "250.0", "1.250", "1.250", "too", "few", "starts"]
-    assert "Note: too few starts (n = 2: values only; a median and a range need 3)" in text
+    assert "EP 2: too few starts (n = 2: values only; a median and a range need 3)" in text
     assert "slower" not in text
 
 
@@ -81,6 +81,26 @@ def test_failures_missing_rounds_and_late_starts_are_said(tmp_path: Path) -> Non
     assert "without late starts too few starts; 7 of 8" in " ".join(text.split())
     assert "  torch-agrs: 1 of 8 attempts: 1 crashed (planted)\n" in text
     assert "1 start came late" in text
+
+
+def test_an_arm_that_always_failed_says_how_and_is_not_advised_more_rounds(tmp_path: Path) -> None:
+    """Status first, in capitals; the sentence about rounds is for arms that have some."""
+    plan = make_plan(tmp_path, ep_sizes=[{"ranks": 2, "rounds": 6, "scored": False}])
+    failed = {start.id: "incorrect" for start in plan.starts if start.arm == SLOW}
+    text = verdict_table(summarise(plan, *make_rows(plan, failed=failed), COMPLETE), REPORT)
+
+    row = " ".join(next(line for line in text.splitlines() if line.startswith(f"  {SLOW}")).split())
+    assert row.startswith(f"{SLOW} - - INCORRECT in 6 of 6 rounds")
+    assert "n = 0" not in text
+
+
+def test_the_reference_stands_first_wherever_it_was_declared(tmp_path: Path) -> None:
+    """Every other arm is read against it."""
+    plan = make_plan(tmp_path, reference=SLOW)
+    text = verdict_table(summarise(plan, *make_rows(plan), COMPLETE), REPORT)
+    rows = [line.split()[0] for line in text.splitlines() if line.startswith("  torch")]
+
+    assert [SLOW, *(arm for arm in plan.document["arms"] if arm != SLOW)] == rows
 
 
 def test_an_unfinished_campaign_says_so_in_capitals(tmp_path: Path) -> None:

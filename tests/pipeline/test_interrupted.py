@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections import Counter
 
 import pytest
 from trees import make_tree, tiny, wait_until
@@ -53,7 +54,7 @@ def one_rank(process, folder):
 def test_whatever_interrupts_a_half_measured_start_the_same_command_ends_the_campaign(tmp_path):
     """Ctrl-C, SIGTERM, SIGHUP, SIGKILL of Snakemake, SIGKILL of a rank: each leaves a truthful record that validates."""
     measurement = {"boundaries": ["dispatch_ready", "gemm_ready"], "modes": ["host_start"]}
-    tree = make_tree(tmp_path / "tree", tiny(measurement={**measurement, "iterations": 800, "warmups": 2}))
+    tree = make_tree(tmp_path / "tree", tiny(measurement={**measurement, "iterations": 1500, "warmups": 2}))
 
     for strike in (group(signal.SIGINT), group(signal.SIGTERM), snakemake(signal.SIGHUP), snakemake(signal.SIGKILL)):
         assert 0 != interrupt(tree, strike)
@@ -66,11 +67,7 @@ def test_whatever_interrupts_a_half_measured_start_the_same_command_ends_the_cam
     starts = [json.loads(path.read_text()) for path in tree.results.glob("starts/*/*/*/*/attempt-*/start.json")]
     broken = [record for record in starts if record["status"] != "ok"]
     assert 4 == len(starts) - len(broken)
-    assert 5 == len(broken)
-    assert {"interrupted": 4, "rank_killed": 1} == {
-        code: sum(record["launcher"]["reason_code"] == code for record in broken)
-        for code in ("interrupted", "rank_killed")
-    }
+    assert {"interrupted": 4, "rank_killed": 1} == Counter(record["launcher"]["reason_code"] for record in broken)
     for record in broken:
         assert {"ok", "crashed"} == {item["status"] for item in record["records"]}
         assert record["clock"]["seconds"] > 0

@@ -119,6 +119,14 @@ class TestDecide:
             decide(CLEAR, adjusted_p, 8, vetoes)
 
 
+def test_both_tests_answer_to_the_declared_alpha() -> None:
+    """At alpha .01 a sign p of .02 bears nothing out, though it would at .05."""
+    comparison = replace(CLEAR, sign_p=0.02)
+    assert Decision(Verdict.FASTER) == decide(comparison, 0.005, 1)
+    expected = Decision(Verdict.NOT_RESOLVED, (Qualifier.DEPENDS_ON_TEST,))
+    assert expected == decide(comparison, 0.005, 1, rules=Rules(alpha=0.01))
+
+
 @pytest.mark.parametrize(
     "rules", [{"alpha": 5.0}, {"practical_threshold": 1.0}, {"practical_threshold": 2.0}, {"practical_threshold": -0.1}]
 )

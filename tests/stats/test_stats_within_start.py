@@ -73,3 +73,10 @@ def test_refusals(samples: object) -> None:
     """One dimension, one iteration, no rank, and what is no duration are refused."""
     with pytest.raises(ValueError, match="samples h"):
         within_start(samples)  # type: ignore[arg-type]  # lists of floats are accepted at run time
+
+
+def test_a_rank_that_is_always_slow_has_no_spikes() -> None:
+    """Each rank is held against its own median: 400 is four times the other rank's, and 1.0 times its own."""
+    found = within_start(np.tile([100.0, 400.0], (10, 1)))
+
+    assert ((), ()) == found[3:5]

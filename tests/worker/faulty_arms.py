@@ -91,6 +91,43 @@ class Misdelivering(TorchA2a):
         return out
 
 
+class Remembering(TorchA2a):
+    """Communicates once for each buffer and handle that it is given: every later iteration moves nothing."""
+
+    capability: ClassVar[Capability] = CACHED
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._seen: dict[tuple[str, int, int], Any] = {}
+
+    def dispatch(self, payload_TH: Tensor, scale_TB: Tensor | None, handle: Layout) -> Rows:
+        """Delivers what it delivered before."""
+        key = ("dispatch", payload_TH.data_ptr(), id(handle))
+        if key not in self._seen:
+            self._seen[key] = super().dispatch(payload_TH, scale_TB, handle)
+        return self._seen[key]
+
+
+class Hasty(TorchA2a):
+    """Every fifth dispatch does not wait for its data: it hands out what the last one left."""
+
+    capability: ClassVar[Capability] = CACHED
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._num_dispatched = 0
+        self._last: Rows | None = None
+
+    def dispatch(self, payload_TH: Tensor, scale_TB: Tensor | None, handle: Layout) -> Rows:
+        """Delivers, or does not."""
+        self._num_dispatched += 1
+        if self._num_dispatched % 5 or self._last is None:
+            rows = super().dispatch(payload_TH, scale_TB, handle)
+            payload_NH = rows.payload_NH.clone()  # else the next dispatch overwrites it, and an old buffer looks new
+            self._last = replace(rows, payload_NH=payload_NH)
+        return self._last
+
+
 class Raising(TorchA2a):
     """Raises on rank 1 at its tenth dispatch."""
 

@@ -126,6 +126,18 @@ def test_the_oracle_catches_every_fault(tmp_path: Path) -> None:
     assert "incorrect" == start["status"]
 
 
+@pytest.mark.parametrize("arm", ["Remembering", "Hasty"])
+def test_stale_data_in_a_timed_iteration_is_caught_there(tmp_path: Path, arm: str) -> None:
+    """Both pass the checks before and after; what they hand out in timed iterations is of another input."""
+    how = How(boundaries=(Boundary.DISPATCH_READY,), dtypes=(Dtype.BF16,), iterations=12)
+    start = start_of(tmp_path / "start", make_spec(f"worker.faulty_arms:{arm}", 2, how=how))
+
+    for record in start["records"]:
+        assert ("incorrect", "wrong_timed_output") == (record["status"], record["reason_code"])
+        assert "is not what was sent in it" in record["reason"]
+        assert record["oracle"]["before"]["passed"] is True
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StartSpec]:
     """A start that went well: its folder and its spec."""

@@ -124,7 +124,7 @@ def test_the_watchdog_ends_a_start_with_stacks(tmp_path: Path) -> None:
     assert ["SIGKILL", "SIGKILL"] == [one["signal"] for one in account["ranks"]]
     assert ("timed_out", "watchdog") == (record["records"][0]["status"], record["records"][0]["reason_code"])
     for rank in range(2):
-        assert "ep_worker/timing.py" in (tmp_path / f"rank-{rank}.log").read_text()
+        assert "/ep_worker/" in (tmp_path / f"rank-{rank}.log").read_text()
 
 
 def test_a_raising_arm_is_a_crash_with_its_message(tmp_path: Path) -> None:

@@ -22,6 +22,6 @@ wildcard_constraints:
 
 onstart:
     try:
-        HELD.extend(PIPELINE.hold())
+        HELD.extend(PIPELINE.hold(here=workflow.local_exec))
     except CampaignError as error:
         raise WorkflowError(str(error)) from None

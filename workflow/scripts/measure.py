@@ -7,6 +7,7 @@ from ep_campaign.attempt import die_with_parent
 from ep_campaign.command import run
 from ep_campaign.identity import lock
 from ep_campaign.layout import of_outcome
+from ep_campaign.local import ThisMachine
 from ep_campaign.measure import describe, measure
 from ep_campaign.plan import read_plan
 
@@ -23,7 +24,7 @@ def main() -> None:
     held = lock(results.root / "logs" / ".measure.lock", "measurement", wait=True)
     plan = read_plan(results.plan)
     start = plan.by_id[start_id]
-    outcome = measure(plan, results, start, first_attempt)
+    outcome = measure(plan, results, start, first_attempt, ThisMachine())
     print(describe(plan, results, start, outcome), flush=True)
     del held
 

@@ -15,8 +15,10 @@ def main() -> None:
     results = results_of(parser(__doc__ or "").parse_args())
     retract(results)
     found = validate(open_plan(results), results)
-    write(found, results)
+    kept = write(found, results)
     print(found.text(), end="", file=sys.stderr)
+    if found.violations:
+        print(f"Every place, one by one: {kept}", file=sys.stderr)
     if found.state is State.REFUSED:
         raise SystemExit(EXIT_REFUSED)
 

@@ -1,4 +1,5 @@
 # One job per start: a serving sweep or a live resize. It succeeds whenever it has written a truthful record, also of a failure.
+# It runs where Snakemake runs, whatever the executor: the target is where its driver finds it, and never a gang of pods.
 rule measure:
     input:
         plan=ancient(rules.plan.output.plan),
@@ -8,6 +9,7 @@ rule measure:
         f"{ROOT}/logs/starts/w{{width}}/{{slot}}-{{attempt}}.log",
     wildcard_constraints:
         width=r"\d+",
+    localrule: True
     priority: lambda wildcards: PIPELINE.priority(f"w{wildcards.width}/{wildcards.slot}")
     resources:
         node_set=1,

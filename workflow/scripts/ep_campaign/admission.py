@@ -7,12 +7,10 @@ its scored starts then say `inadmissible` and why, and never run.
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ep_campaign.attempt import run_attempt
+from ep_campaign.custody.transport import environment, stack_of
 from ep_campaign.errors import CampaignError, Refusal
 from ep_worker.contract.canonical import pretty_json, write_atomically
 from ep_worker.contract.terms import Device, Loop, Status
@@ -21,26 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ep_campaign.layout import Results
+    from ep_campaign.place import Place
     from ep_campaign.plan import Plan
     from ep_worker.contract.spec import StartSpec
 
 ADMISSION_SCHEMA = "ep-campaign/admission/1"
 ITERATIONS, WARMUPS = 5, 2
-MIB = 1 << 20
-_ELSEWHERE = "choose a campaign with device: cpu, or run this one where the GPUs are"
 
 
-def admit(plan: Plan, results: Results, ep_size: int) -> dict[str, Any]:
-    """Checks the host and runs every arm once, briefly; writes the admission record of an EP size.
+def admit(plan: Plan, results: Results, ep_size: int, place: Place) -> dict[str, Any]:
+    """Checks the place and runs every arm once, briefly; writes the admission record of an EP size.
 
     Raises:
-        CampaignError: The host is not fit, with everything that is wrong with it; or nothing could be compared here.
+        CampaignError: The place is not fit, with everything that is wrong with it; or nothing could be compared here.
     """
-    host = observe_host(results.root)
-    refusals = host_refusals(plan, ep_size, host)
-    if refusals:
-        raise CampaignError(refusals)
-    arms = {arm: _admit_arm(plan, results, ep_size, arm) for arm in plan.document["arms"]}
+    found = place.fitness(plan, results.root, ep_size)
+    if found.refusals:
+        raise CampaignError(found.refusals)
+    arms = {arm: _admit_arm(plan, results, ep_size, arm, place) for arm in plan.document["arms"]}
     refusals = arm_refusals(plan, ep_size, arms)
     if refusals:
         raise CampaignError(refusals)
@@ -48,58 +44,21 @@ def admit(plan: Plan, results: Results, ep_size: int) -> dict[str, Any]:
         "schema": ADMISSION_SCHEMA,
         "ep_size": ep_size,
         "plan_digest": plan.digest,
-        "host": host,
-        "notes": host_notes(plan, ep_size, host),
+        "place": found.observed,
+        "notes": found.notes,
         "arms": {arm: account for arm, account in arms.items() if account is not None},
     }
     write_atomically(results.admission(ep_size), pretty_json(record))
     return record
 
 
-def observe_host(folder: Path) -> dict[str, Any]:
-    """What this machine offers: processors, memory, disk, shared memory, load; bytes and counts."""
-    memory = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-    existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())
-    shared = Path("/dev/shm")  # noqa: S108 - observed, not written
-    return {
-        "num_cpus": len(os.sched_getaffinity(0)),
-        "memory_available_bytes": int(memory["MemAvailable"].split()[0]) * 1024,
-        "disk_free_bytes": shutil.disk_usage(existing).free,
-        "shared_memory_free_bytes": shutil.disk_usage(shared).free if shared.exists() else 0,
-        "load_average_1min": round(os.getloadavg()[0], 2),
-        "num_gpus": _num_gpus(),
-    }
-
-
-def _num_gpus() -> int:
-    """Device files of NVIDIA GPUs that a process here may use: this side has no torch to ask."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    present = len([path for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit()])
-    return present if visible is None else min(present, len([name for name in visible.split(",") if name.strip()]))
-
-
-def needs(plan: Plan, ep_size: int) -> dict[str, int]:
-    """Rough lower bounds of what the starts of an EP size need on this host, where all their ranks run [bytes]."""
-    rows = 0
-    for profile in plan.document["profiles"].values():
-        shape = profile["shape"]
-        rows = max(rows, shape["max_tokens_per_rank"] * min(ep_size, shape["top_k"]) * shape["hidden"])
-    per_rank = 300 * MIB + 12 * rows  # the interpreter with torch, and send, receive and expert rows of a BF16 arm
-    return {"memory_available_bytes": ep_size * per_rank, "disk_free_bytes": 50 * MIB + 2 * MIB * len(plan.starts)}
-
-
-def host_refusals(plan: Plan, ep_size: int, host: dict[str, Any]) -> list[Refusal]:
-    """What is missing on the host; without GPUs for a campaign that needs them, nothing else is worth saying."""
-    if plan.device is Device.CUDA and host["num_gpus"] < ep_size:
-        message = f"this host offers {host['num_gpus']} CUDA GPUs, EP {ep_size} needs {ep_size}: {_ELSEWHERE}"
-        return [Refusal("no_cuda" if host["num_gpus"] == 0 else "too_few_gpus", message, "admission")]
-    found = []
-    for name, least in needs(plan, ep_size).items():
-        if host[name] < least:
-            has, wants = f"{host[name] / MIB:.0f} MiB", f"{least / MIB:.0f} MiB"
-            message = f"{name} is {has}, EP {ep_size} needs about {wants}: free some, or measure elsewhere"
-            found.append(Refusal(f"too_little_{name.split('_')[0]}", message, "admission"))
-    return found
+def lines(ep_size: int, record: Mapping[str, Any]) -> list[str]:
+    """What an admission record says, a line for each arm and note."""
+    arms = [
+        f"admit EP {ep_size} {arm}: {account['status']} {account['reason']}".rstrip()
+        for arm, account in record["arms"].items()
+    ]
+    return arms + [f"admit EP {ep_size} note: {note['text']}" for note in record["notes"]]
 
 
 def arm_refusals(plan: Plan, ep_size: int, arms: Mapping[str, Mapping[str, Any] | None]) -> list[Refusal]:
@@ -119,25 +78,7 @@ def arm_refusals(plan: Plan, ep_size: int, arms: Mapping[str, Mapping[str, Any] 
     ]
 
 
-def host_notes(plan: Plan, ep_size: int, host: dict[str, Any]) -> list[dict[str, str]]:
-    """What a reader of the numbers should know of the host."""
-    notes = []
-    num_pods = ep_size // plan.ep_entry(ep_size)["ranks_per_pod"]
-    if num_pods > 1:
-        text = f"{num_pods} pods are planned, but all {ep_size} ranks ran on this one host: nothing crossed a network"
-        notes.append({"code": "one_host", "text": text})
-    if plan.device is Device.CPU and ep_size > host["num_cpus"]:
-        text = f"{ep_size} ranks share {host['num_cpus']} processors: their latencies include waiting for each other"
-        notes.append({"code": "oversubscribed", "text": text})
-    if host["load_average_1min"] > 0.5 * host["num_cpus"]:
-        text = (
-            f"load average is {host['load_average_1min']} on {host['num_cpus']} processors: something else is running"
-        )
-        notes.append({"code": "busy_host", "text": text})
-    return notes
-
-
-def _admit_arm(plan: Plan, results: Results, ep_size: int, arm: str) -> dict[str, Any] | None:
+def _admit_arm(plan: Plan, results: Results, ep_size: int, arm: str, place: Place) -> dict[str, Any] | None:
     start = next((item for item in plan.starts if item.ep_size == ep_size and item.arm == arm), None)
     if start is None:
         return None
@@ -145,7 +86,7 @@ def _admit_arm(plan: Plan, results: Results, ep_size: int, arm: str) -> dict[str
     attempt = 1 + len(list(folder.glob("attempt-*")))
     image = plan.document["arms"][arm]["image"]
     record = run_attempt(
-        results, folder / f"attempt-{attempt}", brief(plan.spec(start, kind="admission")), start, attempt, image
+        place, results, folder / f"attempt-{attempt}", brief(plan.spec(start, kind="admission")), start, attempt, image
     )
     failed: dict[str, Any] = next(
         (r for r in record["records"] if r["status"] == record["status"] != Status.OK.value), {}
@@ -166,4 +107,11 @@ def brief(spec: StartSpec) -> StartSpec:
         for series in spec.series
         if series.loop is Loop.ROUNDTRIP
     ]
-    return dataclasses.replace(spec, start=f"admission/{spec.start}", series=tuple(shortened))
+    arm = dataclasses.replace(spec.arm, environment={**spec.arm.environment, **_verbose(spec)})
+    return dataclasses.replace(spec, start=f"admission/{spec.start}", series=tuple(shortened), arm=arm)
+
+
+def _verbose(spec: StartSpec) -> dict[str, str]:
+    """Variables by which an arm's libraries say what carries their bytes, where these cross from pod to pod."""
+    crosses = spec.device is Device.CUDA and spec.ranks_per_pod < spec.ep_size
+    return environment(stack_of(spec.arm.backend)) if crosses else {}

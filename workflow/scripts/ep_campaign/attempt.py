@@ -1,4 +1,4 @@
-"""One attempt at a start on this machine: launch, wait, gather. The record is truthful also of a failure."""
+"""One attempt at a start: launched at a place, waited for, gathered. The record is truthful also of a failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +23,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ep_campaign.layout import Results
+    from ep_campaign.place import Place
     from ep_campaign.plan import Start
     from ep_worker.contract.spec import StartSpec
 
-INFRASTRUCTURE = frozenset({"interrupted", "launcher_died", "launcher_hung", "rendezvous_timeout", "launch_failed"})
+_LOCAL = frozenset({"interrupted", "launcher_died", "launcher_hung", "rendezvous_timeout", "launch_failed"})
+_CLUSTER = frozenset(
+    {"unschedulable", "not_started", "evicted", "node_lost", "pod_deleted", "restarted", "refused", "incomplete_logs"}
+)
+INFRASTRUCTURE = _LOCAL | _CLUSTER
 """Reason codes of failures that say nothing about the arm: retried in the slot."""
-
-GRACE_S = 60.0
-"""What the launcher is given beyond its own watchdog before it counts as hung."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -109,9 +110,9 @@ def controller() -> dict[str, Any]:
 
 
 def run_attempt(
-    results: Results, folder: Path, spec: StartSpec, start: Start, attempt: int, image: str | None
+    place: Place, results: Results, folder: Path, spec: StartSpec, start: Start, attempt: int, image: str | None
 ) -> dict[str, Any]:
-    """Runs one attempt in a new folder and returns its start record.
+    """Runs one attempt in a new folder, at a place, and returns its start record.
 
     Raises:
         CampaignError: The folder cannot be written: no record is possible.
@@ -126,7 +127,7 @@ def run_attempt(
         entry = {"event": "begin", "start": spec.start, "attempt": attempt, "round": start.round, "kind": spec.kind}
         sequence = append_journal(results, {**entry, "ep_size": start.ep_size, "at_utc": utc_now()})
         began_utc, began = utc_now(), time.monotonic()
-        launcher = _launch(folder, spec)
+        launcher = place.launch(folder, spec, attempt, image)
         seconds = round(time.monotonic() - began, 3)
         clock = {"began_utc": began_utc, "ended_utc": utc_now(), "seconds": seconds}
         record = finish(folder, spec, start, attempt, sequence, launcher, clock, image)
@@ -176,28 +177,3 @@ def interrupted(reason: str) -> dict[str, Any]:
         "reason": reason,
         "ranks": [],
     }
-
-
-def _launch(folder: Path, spec: StartSpec) -> dict[str, Any]:
-    """Runs the launcher to its end, or to the controller's own bound, and returns its account."""
-    command = [sys.executable, "-m", "ep_worker", "launch", str(folder / "spec.json"), str(folder)]
-    bound_s = spec.watchdog_s + spec.rendezvous_timeout_s + GRACE_S
-    with (folder / "launcher.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            status = process.wait(timeout=bound_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            account = interrupted(f"the launcher did not end within {bound_s:.0f} s and was killed")
-            return {**account, "status": Status.TIMED_OUT.value, "reason_code": "launcher_hung"}
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-    path = folder / "launcher.json"
-    if path.exists():
-        return dict(json.loads(path.read_text(encoding="ascii")))
-    last = (folder / "launcher.log").read_text(errors="replace").strip().splitlines()[-1:]
-    account = interrupted(f"the launcher ended with status {status} and no account: {' '.join(last)[:300]}")
-    return {**account, "reason_code": "launcher_died"}

@@ -202,7 +202,8 @@ class Limits(Section):
     link_peak_gigabytes_per_second: float | None = Field(
         default=None,
         gt=0,
-        description="Ceiling of one rank's link, each direction [GB/s, 1e9]; a faster result is refused. Null: unknown.",
+        description="Ceiling of one rank's link, each direction [GB/s, 1e9]: scale-up in one domain, its NIC beyond; "
+        "a faster result is refused. Null: unknown.",
     )
 
 

@@ -42,7 +42,7 @@ def expand(campaign: Campaign, folder: Path) -> Plan:
     matrix = _Matrix(campaign, folder)
     starts = _order(campaign, matrix)
     contrasts = matrix.contrasts()
-    refusals = [*_matrix_refusals(campaign, starts), *_family_refusals(campaign, contrasts)]
+    refusals = [*_matrix_refusals(campaign, starts, matrix), *_family_refusals(campaign, contrasts)]
     if refusals:
         raise CampaignError(refusals)
     family = campaign.family
@@ -78,7 +78,7 @@ def expand(campaign: Campaign, folder: Path) -> Plan:
             "currency": campaign.currency,
             "starts": starts,
             "rejected": matrix.rejected,
-            "warnings": _warnings(campaign),
+            "warnings": _warnings(campaign, matrix),
         }
     )
 
@@ -180,6 +180,10 @@ class _Matrix:
             if reason is not None:
                 self.rejected.append({**row, "mode": mode.value, **_reason(reason.code, reason.reason, reason.source)})
 
+    def arms_of(self, size: EpSize, profile: Profile) -> list[str]:
+        """Arms that run any cell of a block, as declared."""
+        return [arm for arm in self.campaign.arm_names if (size.ranks, profile.name, arm) in self.runnable]
+
     def capability(self, arm: str, profile: Profile) -> Capability:
         entry = _arm(self.campaign, arm)
         return next(
@@ -188,15 +192,25 @@ class _Matrix:
             if backend == entry["backend"] and mode.value == entry["api_modes"][profile.name]
         )
 
+    def _runs_primary(self, cell: dict[str, Any], arm: str) -> bool:
+        """Whether an arm can be measured in a cell in the mode that carries the verdicts."""
+        size, name = cell["ep_size"], cell["profile"]
+        profile = next(one for one in self.campaign.profiles if one.name == name)
+        mode = self.campaign.measurement.primary.mode
+        runs = cell["id"] in self.runnable.get((size, name, arm), ())
+        return runs and reject_mode(self.capability(arm, profile), self.campaign.device, mode) is None
+
+    def primary_runs(self, arm: str) -> bool:
+        """Whether an arm can be measured in the primary mode in any cell."""
+        return any(self._runs_primary(cell, arm) for cell in self.cells)
+
     def contrasts(self) -> list[dict[str, str]]:
-        """The declared family: scored cells in which both the arm and the reference run."""
+        """The declared family: scored cells in which both the arm and the reference run in the primary mode."""
         reference = self.campaign.reference
         found = []
         for cell in self.cells:
             for arm in self.campaign.arm_names:
-                runs = [
-                    cell["id"] in self.runnable.get((cell["ep_size"], cell["profile"], a), ()) for a in (arm, reference)
-                ]
+                runs = [self._runs_primary(cell, name) for name in (arm, reference)]
                 if cell["scored"] and arm != reference and all(runs):
                     found.append({"cell": cell["id"], "arm": arm, "reference": reference})
         return found
@@ -211,7 +225,10 @@ def _order(campaign: Campaign, matrix: _Matrix) -> list[dict[str, Any]]:
     total = max(size.rounds for size in campaign.ep_sizes)
     blocks = [(size, profile) for size in campaign.ep_sizes for profile in campaign.profiles]
     block_orders = order.deal(len(blocks), total, campaign.seed, purpose=1)
-    arm_orders = {index: _arm_orders(campaign, size.rounds, index) for index, (size, _) in enumerate(blocks)}
+    arm_orders = {
+        index: _arm_orders(campaign, matrix.arms_of(size, profile), size.rounds, index)
+        for index, (size, profile) in enumerate(blocks)
+    }
     taking_part = {size.ranks: order.spread(size.rounds, total) for size in campaign.ep_sizes}
     starts: list[dict[str, Any]] = []
     for overall, block_order in enumerate(block_orders):
@@ -220,9 +237,7 @@ def _order(campaign: Campaign, matrix: _Matrix) -> list[dict[str, Any]]:
             if overall not in taking_part[size.ranks]:
                 continue
             number = taking_part[size.ranks].index(overall)
-            arms = [campaign.arm_names[arm] for arm in arm_orders[index][number]]
-            runnable = [arm for arm in arms if (size.ranks, profile.name, arm) in matrix.runnable]
-            for place, arm in enumerate(runnable, 1):
+            for place, arm in enumerate(arm_orders[index][number], 1):
                 cells = matrix.runnable[(size.ranks, profile.name, arm)]
                 starts.append(
                     {
@@ -239,13 +254,18 @@ def _order(campaign: Campaign, matrix: _Matrix) -> list[dict[str, Any]]:
     return starts
 
 
-def _arm_orders(campaign: Campaign, num_rounds: int, block: int) -> tuple[tuple[int, ...], ...]:
+def _arm_orders(campaign: Campaign, arms: list[str], num_rounds: int, block: int) -> list[list[str]]:
+    """For each round the order of the arms that run in a block: balanced over these, not over arms that never run."""
+    if not arms:
+        return [[] for _ in range(num_rounds)]
     if campaign.order.value == "published":
         try:
-            return order.published(len(campaign.arms), num_rounds)
+            dealt = order.published(len(campaign.arms), num_rounds)
         except ValueError as error:
             raise CampaignError([Refusal("published_order_needs_three_arms", str(error), "order")]) from None
-    return order.deal(len(campaign.arms), num_rounds, campaign.seed, purpose=100 + block)
+        return [[name for index in row if (name := campaign.arm_names[index]) in arms] for row in dealt]
+    dealt = order.deal(len(arms), num_rounds, campaign.seed, purpose=100 + block)
+    return [[arms[index] for index in row] for row in dealt]
 
 
 def _cell_order(campaign: Campaign, cells: list[str], num_rounds: int, number: int, block: int, arm: str) -> list[str]:
@@ -256,7 +276,7 @@ def _cell_order(campaign: Campaign, cells: list[str], num_rounds: int, number: i
     return [cells[index] for index in order.deal(len(cells), num_rounds, campaign.seed, purpose)[number]]
 
 
-def _matrix_refusals(campaign: Campaign, starts: list[dict[str, Any]]) -> list[Refusal]:
+def _matrix_refusals(campaign: Campaign, starts: list[dict[str, Any]], matrix: _Matrix) -> list[Refusal]:
     if not starts:
         message = "every cell is rejected for every arm: nothing can be measured; `make plan` shows each reason"
         return [Refusal("empty_matrix", message, campaign.name)]
@@ -264,6 +284,10 @@ def _matrix_refusals(campaign: Campaign, starts: list[dict[str, Any]]) -> list[R
     if campaign.reference not in running:
         message = f"the reference {campaign.reference!r} runs in no cell: no contrast can be made"
         return [Refusal("reference_never_runs", message, campaign.name)]
+    if not matrix.primary_runs(campaign.reference):
+        mode = campaign.measurement.primary.mode.value
+        message = f"the reference {campaign.reference!r} cannot be measured in the primary mode {mode}: choose another of either"
+        return [Refusal("primary_never_runs", message, f"{campaign.name}: measurement.primary")]
     return []
 
 
@@ -285,13 +309,14 @@ def _family_refusals(campaign: Campaign, contrasts: list[dict[str, str]]) -> lis
     ]
 
 
-def _warnings(campaign: Campaign) -> list[dict[str, str]]:
+def _warnings(campaign: Campaign, matrix: _Matrix) -> list[dict[str, str]]:
     found = []
-    num_orders = len(order.williams(len(campaign.arms)))
     for size in campaign.ep_sizes:
-        if campaign.order.value == "williams" and size.rounds % num_orders:
-            text = f"{size.rounds} rounds at EP {size.ranks} are no multiple of the {num_orders} balanced orders"
-            found.append({"code": "order_unbalanced", "text": text})
+        running = {len(matrix.arms_of(size, profile)) for profile in campaign.profiles} - {0}
+        for num_orders in sorted({len(order.williams(number)) for number in running}):
+            if campaign.order.value == "williams" and size.rounds % num_orders:
+                text = f"{size.rounds} rounds at EP {size.ranks} are no multiple of the {num_orders} balanced orders"
+                found.append({"code": "order_unbalanced", "text": text})
     if campaign.order.value == "published":
         text = "the published rotation uses 3 of 6 arm orders: carry-over is not balanced"
         found.append({"code": "order_unbalanced", "text": text})

@@ -22,12 +22,13 @@ from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:
     from ep_campaign.layout import Results
+    from ep_campaign.place import Place
     from ep_campaign.plan import Plan, Start
 
 READ_ONLY = 0o444
 
 
-def measure(plan: Plan, results: Results, start: Start, first_attempt: int) -> dict[str, Any]:
+def measure(plan: Plan, results: Results, start: Start, first_attempt: int, place: Place) -> dict[str, Any]:
     """Runs, or harvests, the attempts of one job and writes its outcome.
 
     An attempt that a dead controller left behind is taken over: whole, it is harvested and not repeated; broken off, it is
@@ -40,10 +41,10 @@ def measure(plan: Plan, results: Results, start: Start, first_attempt: int) -> d
     tries, attempt = 0, first_attempt
     blocked = _blocked(plan, results, start, first_attempt)
     while True:
-        record = _existing(plan, results, start, attempt)
+        record = _existing(plan, results, start, attempt, place)
         if record is None:
             tries += 1
-            record = blocked or _run(plan, results, start, attempt)
+            record = blocked or _run(plan, results, start, attempt, place)
         accounts.append(_account(results, start, record))
         again = record["infrastructure"] and tries <= plan.document["limits"]["retries"]
         if not again and not results.attempt(start.id, attempt + 1).exists():
@@ -71,12 +72,12 @@ def describe(plan: Plan, results: Results, start: Start, outcome: dict[str, Any]
     return f"{head}, {record['clock']['seconds']:.1f} s; slowest-rank us: {', '.join(sorted(shown))}"
 
 
-def _run(plan: Plan, results: Results, start: Start, attempt: int) -> dict[str, Any]:
+def _run(plan: Plan, results: Results, start: Start, attempt: int, place: Place) -> dict[str, Any]:
     image = plan.document["arms"][start.arm]["image"]
-    return run_attempt(results, results.attempt(start.id, attempt), plan.spec(start), start, attempt, image)
+    return run_attempt(place, results, results.attempt(start.id, attempt), plan.spec(start), start, attempt, image)
 
 
-def _existing(plan: Plan, results: Results, start: Start, attempt: int) -> dict[str, Any] | None:
+def _existing(plan: Plan, results: Results, start: Start, attempt: int, place: Place) -> dict[str, Any] | None:
     """The record of an attempt that is already there, made now if its controller died before it could."""
     folder = results.attempt(start.id, attempt)
     if not folder.exists():
@@ -87,8 +88,10 @@ def _existing(plan: Plan, results: Results, start: Start, attempt: int) -> dict[
     if path.exists():
         record = dict(json.loads(path.read_text(encoding="ascii")))
     elif began:
-        launcher = interrupted("the controller died while it ran; its ranks died with it")
         spec, image = plan.spec(start), plan.document["arms"][start.arm]["image"]
+        launcher = place.resume(folder, spec, attempt, image) or interrupted(
+            "the controller died while it ran, and nothing of it runs any more"
+        )
         clock = files_clock(folder, began[-1]["at_utc"])
         record = finish(folder, spec, start, attempt, began[-1]["sequence"], launcher, clock, image)
     else:

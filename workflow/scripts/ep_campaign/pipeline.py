@@ -96,15 +96,16 @@ class Pipeline:
         """Higher runs earlier: the plan's order."""
         return len(self.plan.starts) - self.plan.by_id[start_id].position
 
-    def hold(self) -> list[Locked]:
-        """Takes the campaign's lock, and the node set's if anything is to be measured; records the worker.
+    def hold(self, *, here: bool) -> list[Locked]:
+        """Takes the campaign's lock, and this machine's if anything is to be measured `here`; records the worker.
 
         Raises:
             CampaignError: Another process holds one of them, or the folder cannot be written.
         """
         held = [lock(self.results.root / ".lock", f"campaign {self.plan.name}")]
         if self.pending and not self.summary_only:
-            held.append(lock(node_set_lock_path(LOCAL_NODE_SET), f"node set {LOCAL_NODE_SET}"))
+            if here:
+                held.append(lock(node_set_lock_path(LOCAL_NODE_SET), f"node set {LOCAL_NODE_SET}"))
             accept_worker(self.results, self.worker_digest, self.new_worker)
         return held
 

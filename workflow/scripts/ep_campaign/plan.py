@@ -83,6 +83,12 @@ class Plan(PlanDocument):
         how = self.document["primary"]
         return Boundary(how["boundary"]), Mode(how["mode"])
 
+    @property
+    def arms(self) -> list[str]:
+        """Arms as they are shown everywhere: the reference first, then as declared."""
+        reference = self.document["reference"]
+        return [reference, *(arm for arm in self.document["arms"] if arm != reference)]
+
     def measurement(self, profile: str, ep_size: int) -> Measurement:
         """How the cells of a profile are timed at an EP size."""
         how = self.document["profiles"][profile]["measurement"]

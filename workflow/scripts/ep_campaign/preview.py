@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ep_campaign.numbers import plural
 from ep_campaign.stats.paired_test import PairedTest
 from ep_campaign.stats.resolution import POWER, resolvable_effect_percent, rounds_for_effect
 from ep_campaign.text import table
@@ -26,7 +27,7 @@ def preview(plan: Plan) -> str:
         + table(("profile", "tokens/rank", "capacity", "hidden", "experts", "top-k", "iterations"), _profiles(plan)),
         "Cells (rows of the results; a start measures all of its EP size and profile)\n"
         + table(("EP", "profile", "routes", "dtypes", "cells", "rounds", "starts", "judged"), _cells(plan)),
-        f"Order (first {SHOWN_ROUNDS} rounds; every start is a process launch of its own)\n"
+        f"Order (at most {SHOWN_ROUNDS} rounds shown; every start is a process launch of its own)\n"
         + table(("EP", "profile", "round", "arms in turn"), _order(plan)),
         _duration(plan),
         _resolution(plan),
@@ -85,7 +86,7 @@ def _cells(plan: Plan) -> list[tuple[str, ...]]:
     ):
         cells = list(group)
         num_judged = family[f"ep{ep_size}/{profile}"]
-        judged = f"{num_judged} contrasts" if num_judged else "described only"
+        judged = plural(num_judged, "contrast") if num_judged else "described only"
         rows.append(
             (
                 str(ep_size),
@@ -125,7 +126,7 @@ def node_hours(plan: Plan) -> float:
 
 def _duration(plan: Plan) -> str:
     seconds = expected_seconds(plan)
-    text = f"Duration  {len(plan.starts)} starts, about {seconds / 60:.0f} min of measuring ({seconds / 3600:.2f} h)"
+    text = f"Duration  {plural(len(plan.starts), 'start')}, about {seconds / 60:.0f} min of measuring ({seconds / 3600:.2f} h)"
     price = plan.document["price_per_node_hour"]
     if price is None:
         return f"{text}; no price declared"
@@ -141,8 +142,8 @@ def _resolution(plan: Plan) -> str:
         return "Family    none: every EP size is described, none is judged"
     test, sd = PairedTest(family["test"]), family["assumed_start_cv"]
     head = (
-        f"Family    {size} contrasts, family-wise alpha {family['alpha']:g} (Holm), test {test.value}, practical threshold "
-        f"{100 * family['practical_threshold']:g} %; at least {family['min_rounds']} complete rounds"
+        f"Family    {plural(size, 'contrast')}, family-wise alpha {family['alpha']:g} (Holm), test {test.value}, practical "
+        f"threshold {100 * family['practical_threshold']:g} %; at least {plural(family['min_rounds'], 'complete round')}"
     )
     lines = [head]
     for entry in plan.document["ep_sizes"]:
@@ -183,7 +184,7 @@ def _budget(plan: Plan) -> str:
     for ep_size, rounds in complete_rounds(plan, hours * 3600).items():
         verdict = "its verdicts are reached" if needed and rounds >= needed else "its family stays undecided"
         text = verdict if ep_size in scored and needed else "described only"
-        lines.append(f"          EP {ep_size}: {rounds} of {plan.num_rounds[ep_size]} rounds fit; {text}")
+        lines.append(f"          EP {ep_size}: {rounds} of {plural(plan.num_rounds[ep_size], 'round')} fit; {text}")
     return "\n".join(lines)
 
 

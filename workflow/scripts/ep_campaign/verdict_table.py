@@ -6,7 +6,8 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ep_campaign.numbers import p_text, plural, ratio_text, significant, span
+from ep_campaign.numbers import listing, p_text, plural, ratio_text, significant, span
+from ep_campaign.report.words import lost_rounds
 from ep_campaign.summary import Role, State
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _values(level: Level) -> str:
 def _lack(level: Level) -> str:
     missing = Counter("no attempt" if item.status is None else item.status.value for item in level.missing)
     listed = ", ".join(f"{number} {status}" for status, number in sorted(missing.items()))
-    return f"{len(level.rounds)} of {level.num_rounds} starts ok ({listed})" if missing else ""
+    return f"{len(level.rounds)} of {plural(level.num_rounds, 'start')} ok ({listed})" if missing else ""
 
 
 def _ratio(contrast: Contrast) -> str:
@@ -112,8 +113,10 @@ def _verdict(contrast: Contrast) -> str:
         said = str(contrast.ruling)
     else:
         said = "not judged"
+    if not contrast.rounds and contrast.excluded:
+        return lost_rounds(contrast)
     lost = contrast.num_rounds - len(contrast.rounds)
-    return f"{said}; {len(contrast.rounds)} of {contrast.num_rounds} rounds" if lost else said
+    return f"{said}; {len(contrast.rounds)} of {plural(contrast.num_rounds, 'round')}" if lost else said
 
 
 def _line(name: str, numbers: tuple[str, ...], verdict: str, width: int) -> str:
@@ -139,13 +142,14 @@ def _unsupported(summary: Summary, cell: str) -> list[str]:
 
 
 def _not_judged(summary: Summary) -> str:
-    """Why verdicts are missing: the sentences, each once."""
-    sentences = dict.fromkeys(
-        item.printable.sentence
-        for item in summary.contrasts
-        if item.role is not Role.SECONDARY and item.printable.sentence
+    """Why verdicts are missing: the sentences, each once, with the EP sizes that they are about."""
+    sizes: dict[str, list[int]] = {}
+    for item in summary.contrasts:
+        if item.role is not Role.SECONDARY and item.rounds and (sentence := item.printable.sentence):
+            sizes.setdefault(sentence, []).append(item.ep_size)
+    return "\n".join(
+        _wrapped(f"EP {listing(map(str, sorted(set(found))))}: {sentence}", "") for sentence, found in sizes.items()
     )
-    return "\n".join(_wrapped(f"Note: {sentence}", "") for sentence in sentences)
 
 
 def _launches(summary: Summary) -> str:
@@ -157,7 +161,7 @@ def _launches(summary: Summary) -> str:
 
 def _failures(launches: Launches) -> str:
     kinds = [f"{failure.num_attempts} {failure.status.value} ({failure.reason_code})" for failure in launches.failures]
-    more = f", and {len(kinds) - MAX_REASONS} other kinds" if len(kinds) > MAX_REASONS else ""
+    more = f", and {plural(len(kinds) - MAX_REASONS, 'other kind')}" if len(kinds) > MAX_REASONS else ""
     head = f"{launches.arm}: {launches.num_failed} of {plural(launches.num_attempts, 'attempt')}"
     return f"{head}: {', '.join(kinds[:MAX_REASONS])}{more}"
 

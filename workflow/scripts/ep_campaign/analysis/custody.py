@@ -27,7 +27,7 @@ def launched(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 def make_launches(plan: Plan, attempts: Sequence[Attempt]) -> tuple[Launches, ...]:
     """For each arm how many of its attempts failed, and how."""
-    return tuple(_launches(plan, arm, [a for a in attempts if a.arm == arm]) for arm in plan.document["arms"])
+    return tuple(_launches(plan, arm, [a for a in attempts if a.arm == arm]) for arm in plan.arms)
 
 
 def _launches(plan: Plan, arm: str, attempts: Sequence[Attempt]) -> Launches:
@@ -74,7 +74,7 @@ def make_durations(plan: Plan, attempts: Sequence[Attempt]) -> tuple[Duration, .
             node_hours=sum(found) * size["num_pods"] / SECONDS_PER_HOUR,
         )
         for size in plan.document["ep_sizes"]
-        for arm in plan.document["arms"]
+        for arm in plan.arms
         if (found := seconds.get((size["ranks"], arm)))
     )
 
@@ -96,14 +96,21 @@ def make_cost(plan: Plan, durations: Iterable[Duration], contrasts: Iterable[Con
     )
 
 
-def make_budget(plan: Plan, attempts: Sequence[Attempt]) -> Budget:
-    """The declared bound and the rounds that it closed."""
+def make_budget(plan: Plan, attempts: Sequence[Attempt], admission_s: float) -> Budget:
+    """The declared bound, what was spent of it, and the rounds that it closed.
+
+    Args:
+        plan: The plan.
+        attempts: Every row of `attempts`.
+        admission_s: Wall time of the brief runs of admission [s].
+    """
     closed: dict[int, set[int]] = defaultdict(set)
     for attempt in attempts:
         if attempt.scored and attempt.status == Status.NOT_RUN.value:
             closed[attempt.ep_size].add(attempt.round)
     return Budget(
         budget_hours=plan.document["budget_hours"],
-        spent_hours=sum(attempt.seconds or 0.0 for attempt in launched(attempts)) / SECONDS_PER_HOUR,
+        spent_hours=(admission_s + sum(attempt.seconds or 0.0 for attempt in launched(attempts))) / SECONDS_PER_HOUR,
+        admission_hours=admission_s / SECONDS_PER_HOUR,
         closed_rounds={str(size): tuple(sorted(rounds)) for size, rounds in sorted(closed.items())},
     )

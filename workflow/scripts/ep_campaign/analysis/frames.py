@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ep_campaign.summary import Contrast, Level, Ruling
 
-_LEVEL_NESTED = {"interval_us", "logical_gb_per_s_per_rank", "missing", "printable", "resolved"}
+_LEVEL_NESTED = {"interval_us", "logical_gb_per_s_per_rank", "missing", "phase_values_us", "printable", "resolved"}
 _CONTRAST_NESTED = {"interval", "excluded", "ruling", "ruling_without_late", "printable"}
 
 

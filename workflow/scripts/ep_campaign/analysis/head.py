@@ -38,7 +38,7 @@ def make_head(matrix: Matrix, attempts: Sequence[Attempt], validation: Mapping[s
         primary_boundary=boundary,
         primary_mode=mode,
         family=_family(plan),
-        arms=tuple(_arm(name, arm) for name, arm in document["arms"].items()),
+        arms=tuple(_arm(name, document["arms"][name]) for name in plan.arms),
         profiles=tuple(_profile(name, profile) for name, profile in document["profiles"].items()),
         ep_sizes=tuple(EpSize(**size) for size in document["ep_sizes"]),
         cells=_cells(matrix),
@@ -172,9 +172,8 @@ def _analysis_notes(plan: Plan) -> tuple[Note, ...]:
     if not plan.contrasts:
         text = "the campaign declares no family: every number is described, none is judged"
         notes.append(Note(code="nothing_judged", text=text))
-    arms = plan.document["arms"]
     for profile in plan.document["profiles"]:
-        modes = {name: arm["api_modes"][profile] for name, arm in arms.items()}
+        modes = {name: plan.document["arms"][name]["api_modes"][profile] for name in plan.arms}
         if len(set(modes.values())) > 1:
             listed = ", ".join(f"{name} {mode}" for name, mode in modes.items())
             text = f"arms serve {profile} through different API modes ({listed}): they differ in more than the backend"

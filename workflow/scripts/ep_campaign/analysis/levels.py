@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ep_campaign.analysis.matrix import cell_parts
 from ep_campaign.stats.median import MedianInterval, cv, median_interval
-from ep_campaign.stats.printable import printable
+from ep_campaign.stats.printable import SUMMARY_MIN_N, printable
 from ep_campaign.stats.within_start import UNSTEADY_SHARE
 from ep_campaign.summary import EpAxis, EpPoint, Interval, Level, Unsupported
 from ep_worker.contract.accounting import CONVENTIONS
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ep_campaign.plan import Plan
 
 NS_PER_US = 1e3
+PHASES = ("layout", "dispatch", "combine")
 
 
 def start_values_us(records: Iterable[Record]) -> list[float]:
@@ -106,6 +107,7 @@ def _inside_starts(found: dict[int, Record], loop: Loop) -> dict[str, Any]:
         "layout_us": _median_us(record.layout_median_ns for record in records),
         "dispatch_us": _median_us(record.dispatch_median_ns for record in records),
         "combine_us": _median_us(record.combine_median_ns for record in records),
+        "phase_values_us": _phase_values(records) if len(records) < SUMMARY_MIN_N else {},
         "p90_us": _tail_us([record.p90_ns for record in records]),
         "p95_us": _tail_us([record.p95_ns for record in records]),
         "p99_us": _tail_us([record.p99_ns for record in records]),
@@ -139,6 +141,12 @@ def _median(values: Iterable[float | None]) -> float | None:
 def _median_us(values: Iterable[float | None]) -> float | None:
     found = _median(values)
     return None if found is None else found / NS_PER_US
+
+
+def _phase_values(records: Sequence[Record]) -> dict[str, tuple[float, ...]]:
+    """Of each phase that every start has, the starts' own medians [us]."""
+    found = {name: [getattr(record, f"{name}_median_ns") for record in records] for name in PHASES}
+    return {name: tuple(ns / NS_PER_US for ns in times) for name, times in found.items() if times and None not in times}
 
 
 def _tail_us(values: Sequence[float | None]) -> float | None:

@@ -47,8 +47,8 @@ class Matrix:
 
     @property
     def arms(self) -> list[str]:
-        """Arms, in the plan's order."""
-        return list(self.plan.document["arms"])
+        """Arms, the reference first."""
+        return self.plan.arms
 
     @property
     def reference(self) -> str:
@@ -133,7 +133,7 @@ def _planned_series(
             found[(Where(item.cell, item.boundary, item.mode, item.loop), arm)] = item
     cells_in_order = [cell["id"] for cell in plan.document["cells"]]
     ranks = [{item: rank for rank, item in enumerate(terms)} for terms in (cells_in_order, Boundary, Mode, Loop)]
-    arms = {arm: rank for rank, arm in enumerate(plan.document["arms"])}
+    arms = {arm: rank for rank, arm in enumerate(plan.arms)}
     keys = sorted(
         found, key=lambda key: (*(rank[part] for rank, part in zip(ranks, key[0], strict=True)), arms[key[1]])
     )

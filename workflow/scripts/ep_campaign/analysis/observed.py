@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def make_observed(plan: Plan, attempts: Sequence[Attempt]) -> tuple[Observed, ...]:
     """By EP size and arm, in the plan's order."""
     counting = [attempt for attempt in attempts if attempt.scored and attempt.status == Status.OK.value]
-    blocks = [(size, arm) for size in plan.num_rounds for arm in plan.document["arms"]]
+    blocks = [(size, arm) for size in plan.num_rounds for arm in plan.arms]
     return tuple(
         _observed(size, arm, found)
         for size, arm in blocks

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def summarise(
-    plan: Plan, records: Iterable[Record], attempts: Sequence[Attempt], validation: Mapping[str, Any]
+    plan: Plan,
+    records: Iterable[Record],
+    attempts: Sequence[Attempt],
+    validation: Mapping[str, Any],
+    admission_s: float = 0.0,
 ) -> Summary:
     """Levels, contrasts, verdicts, diagnostics and custody of a validated campaign.
 
@@ -31,6 +35,7 @@ def summarise(
         records: Rows of `records`; those of attempts that do not count are passed over.
         attempts: Every row of `attempts`.
         validation: What `validation.json` holds; not refused.
+        admission_s: Wall time of admission's brief runs [s].
     """
     matrix = build_matrix(plan, records, attempts)
     levels, contrasts = make_levels(matrix), make_contrasts(matrix)
@@ -47,6 +52,6 @@ def summarise(
         custody=make_custody(attempts),
         durations=durations,
         cost=make_cost(plan, durations, contrasts),
-        budget=make_budget(plan, attempts),
+        budget=make_budget(plan, attempts, admission_s),
         advice=make_advice(matrix),
     )

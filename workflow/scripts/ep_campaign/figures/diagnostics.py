@@ -47,7 +47,7 @@ def draw_diagnostics(view: View, figure_id: FigureId) -> Figure:
     levels = primary_levels(view, shown)
     page.legend = [*arm_entries(styles, view.summary.head.reference), *_keys(levels)]
     limit = _limit(levels)
-    page.notes = _notes(levels, limit)
+    page.notes = _notes(levels)
     figure, rows = panels(page, len(shown), 2, _ROW_MM)
     for cell, (by_place, by_round) in zip(shown, rows, strict=True):
         _draw_by_place(by_place, view, cell, styles)
@@ -121,13 +121,14 @@ def _limit(levels: list[Level]) -> float:
     return max(_LEAST_PERCENT, min(_MOST_PERCENT, _ROOM * most))
 
 
-def _notes(levels: list[Level], limit: float) -> list[str]:
+def _notes(levels: list[Level]) -> list[str]:
     vetoes = (
         f"Vetoes: place, p < {VETO_P:g} (Friedman); drift, p < {VETO_P:g} and |{RHO}| > {DRIFT_RHO:g} (Spearman); unstable, at "
         f"least {UNSTABLE_MIN_STARTS} starts and over {100 * UNSTABLE_SHARE:g} % above {UNSTABLE_RATIO:g} x their arm's median."
     )
-    beyond = sum(abs(value) > limit for level in levels for value in differences(level).values())
-    return [vetoes, f"{plural(beyond, 'start')} beyond the axis, drawn as arrowheads."] if beyond else [vetoes]
+    beyond = sum(abs(value) > _MOST_PERCENT for level in levels for value in differences(level).values())
+    arrows = f"{plural(beyond, 'start')} beyond the axis, drawn as arrowheads; by round with their value [%]."
+    return [vetoes, arrows] if beyond else [vetoes]
 
 
 def _draw_by_place(panel: Axes, view: View, cell: Cell, styles: dict[str, Look]) -> None:
@@ -156,7 +157,9 @@ def _draw_by_round(panel: Axes, view: View, cell: Cell, styles: dict[str, Look])
             continue
         num_rounds = level.num_rounds
         for number, value in differences(level).items():
-            _draw(panel, number + _offset(view, arm), value, styles[arm], late=number in level.late_rounds)
+            x = number + _offset(view, arm)
+            _draw(panel, x, value, styles[arm], late=number in level.late_rounds)
+            _name_arrow(panel, x, value, styles[arm])
     panel.set_xlim(0.4, num_rounds + 0.6)
     panel.set_xticks(range(1, num_rounds + 1, 1 + num_rounds // 13))
 
@@ -179,6 +182,24 @@ def _draw(panel: Axes, x: float, value: float, look: Look, *, late: bool) -> Non
         markeredgewidth=0.7,
         linestyle="none",
         zorder=3,
+    )
+
+
+def _name_arrow(panel: Axes, x: float, value: float, look: Look) -> None:
+    """The value of a start beyond the axis, upright beside its arrowhead: rounds stand too close for anything wider."""
+    if abs(value) <= _MOST_PERCENT:
+        return
+    up = value > 0
+    panel.annotate(
+        f"{value:+.0f}".replace("-", "\N{MINUS SIGN}"),
+        (x, _EDGE * _MOST_PERCENT * (1 if up else -1)),
+        (0, -_ARROWHEAD_PT if up else _ARROWHEAD_PT),
+        textcoords="offset points",
+        ha="center",
+        va="top" if up else "bottom",
+        rotation=90,
+        fontsize=SMALL_PT,
+        color=look.colour,
     )
 
 

@@ -90,8 +90,11 @@ def _notes(view: View, contrasts: Sequence[Contrast], axis: RatioAxis) -> list[s
     if levels:
         listed = listing(f"{level_text(levels[n])} with {n} rounds" for n in sorted(levels, reverse=True))
         notes.append(f"Intervals are exact; their true level is {listed}.")
-    withheld = {item.printable.sentence: None for item in contrasts if item.interval is None}
-    notes += [sentence(text) for text in withheld if text]
+    withheld: dict[str, set[int]] = {}
+    for item in contrasts:
+        if item.interval is None and item.printable.sentence:
+            withheld.setdefault(item.printable.sentence, set()).add(item.ep_size)
+    notes += [sentence(f"EP {listing(map(str, sorted(sizes)))}: {text}") for text, sizes in withheld.items()]
     if any(map(axis.beyond, ratio_ends(contrasts))):
         notes.append("Arrowhead: beyond the axis; the number stands beside it.")
     return notes

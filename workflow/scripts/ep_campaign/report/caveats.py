@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ep_campaign.summary import Diagnostics, ExcludedRound
 
 _OURS = "this project"
+_UNTESTED = "not testable"
 _RHO = "\N{GREEK SMALL LETTER RHO}"
 
 
@@ -42,7 +43,13 @@ def _fired(found: tuple[Diagnostics, ...]) -> str:
         vetoes += [f"drift of {arm.arm} in {item.cell}" for arm in item.arms if arm.drift_veto]
         vetoes += [f"unstable starts of {arm.arm} in {item.cell}" for arm in item.arms if arm.unstable_veto]
     if not vetoes:
-        return f"No veto fired in {plural(len(found), 'cell')}."
+        tested = [item for item in found if any(arm.num_starts >= SUMMARY_MIN_N for arm in item.arms)]
+        few = (
+            f" {plural(len(found) - len(tested), 'other')} had too few starts to test."
+            if len(tested) < len(found)
+            else ""
+        )
+        return f"No veto fired in {plural(len(tested), 'cell')} that could be tested.{few}"
     return f"{plural(len(vetoes), 'veto', 'vetoes')} fired: {listing(vetoes)}."
 
 
@@ -52,7 +59,7 @@ def _order_table(found: tuple[Diagnostics, ...]) -> Table:
         order = item.order
         if order is None or order.num_rounds < SUMMARY_MIN_N:
             rows.append(
-                (item.cell, str(order.num_rounds) if order else "0 or 1", MISSING, "too few complete rounds", "no")
+                (item.cell, str(order.num_rounds) if order else "0 or 1", MISSING, "too few complete rounds", _UNTESTED)
             )
         else:
             ranks = ", ".join(f"{rank:.2f}" for rank in order.mean_ranks)
@@ -73,7 +80,8 @@ def _arms_table(found: tuple[Diagnostics, ...]) -> Table:
                 name for name, veto in (("drift", arm.drift_veto), ("unstable starts", arm.unstable_veto)) if veto
             ]
             unstable = span(arm.unstable_rounds)
-            rows.append((item.cell, arm.arm, str(arm.num_starts), rho, p, unstable, ", ".join(vetoes) or "no"))
+            verdict = _UNTESTED if few else ", ".join(vetoes) or "no"
+            rows.append((item.cell, arm.arm, str(arm.num_starts), rho, p, unstable, verdict))
     head = ("cell", "arm", "starts", _RHO, "p", f"rounds above {UNSTABLE_RATIO:g} x median", "veto")
     return Table("Drift and unstable starts", head, tuple(rows), frozenset({"starts", _RHO}))
 

@@ -194,16 +194,21 @@ def cost_section(source: Source) -> Section:
         blocks.append(Paragraph("The campaign declares no price."))
     else:
         each = f", {significant(cost.per_verdict, 3)} for each" if cost.per_verdict is not None else ""
-        price = f"{significant(cost.price_per_node_hour)} {cost.currency} a node-hour"
+        price = f"{cost.price_per_node_hour!r} {cost.currency} a node-hour"
         total = f"{significant(cost.total)} {cost.currency} for {plural(cost.num_verdicts, 'judged contrast')}{each}"
         blocks.append(Paragraph(f"At {price}: {total}."))
-    spent = f"{significant(budget.spent_hours, 3)} h were spent"
+    spent = f"{significant(budget.spent_hours, 3)} h were spent, {significant(budget.admission_hours, 3)} h of them on admission"
     if budget.budget_hours is None:
         blocks.append(Paragraph(f"No budget was declared; {spent}."))
     else:
         closed = "; ".join(
             f"EP {size}: rounds {span(rounds)}" for size, rounds in budget.closed_rounds.items() if rounds
         )
-        bound = f"Of a budget of {significant(budget.budget_hours, 3)} h {spent}."
-        blocks.append(Paragraph(f"{bound} Rounds that it closed: {closed or 'none'}."))
+        bound = f"Of a budget of {budget.budget_hours!r} h {spent}."
+        more = (
+            " To measure more, declare a larger budget under a new campaign name: a results folder holds one plan."
+            if closed
+            else ""
+        )
+        blocks.append(Paragraph(f"{bound} Rounds that it closed: {closed or 'none'}.{more}"))
     return Section("cost", "Time and cost", Rank.DETAIL, tuple(blocks))

@@ -100,13 +100,15 @@ Block = Paragraph | Bullets | Commands | Table | Figure
 class Rank(IntEnum):
     """How much a section matters where not all of them fit: the lowest number stays longest.
 
-    ANSWER: the verdicts and how to read them. CAVEAT: what limits them. EVIDENCE: what they rest on. DETAIL: the rest.
+    ANSWER: the verdicts and how to read them. CAVEAT: what limits them. EVIDENCE: what they rest on. DETAIL: the same by
+    boundary, mode and phase. RECORD: what stands in the records anyway.
     """
 
     ANSWER = 0
     CAVEAT = 1
     EVIDENCE = 2
     DETAIL = 3
+    RECORD = 4
 
 
 @dataclass(frozen=True)

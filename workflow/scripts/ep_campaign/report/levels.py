@@ -10,7 +10,7 @@ from ep_campaign.report.document import Paragraph, Rank, Section, Table, Text
 from ep_campaign.report.words import median_cell, starts_cell
 from ep_campaign.stats.tails import iterations_for_bound
 from ep_campaign.summary import Role
-from ep_worker.contract.terms import Loop
+from ep_worker.contract.terms import Loop, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from ep_campaign.report.document import Block
     from ep_campaign.report.source import Source
     from ep_campaign.summary import Contrast, Level, Summary
-    from ep_worker.contract.terms import Boundary, Mode
+    from ep_worker.contract.terms import Boundary
 
+HEAVY_TAIL = 2.0
+"""A p90 above so many medians is worth a caution."""
 _NUMBERS = frozenset({"starts", "true level", "min", "max", "CV [%]", "p90", "p95", "p99"})
 
 
@@ -46,9 +48,28 @@ def levels_section(source: Source) -> Section:
     )
     blocks: list[Block] = [Paragraph(text)]
     blocks += [_level_table(title, found) for title, found in blocks_of(primary)]
+    if heavy := heavy_tails(primary):
+        blocks.append(Paragraph(heavy))
     if withheld := list(dict.fromkeys(level.printable.sentence for level in primary if level.printable.sentence)):
         blocks.append(Paragraph(f"Where a column is empty: {'; '.join(withheld)}."))
     return Section("levels", "Levels", Rank.EVIDENCE, tuple(blocks))
+
+
+def heavy_tails(levels: Sequence[Level]) -> str:
+    """A caution about levels of which every tenth iteration takes over twice the median; empty where there is none."""
+    heavy: dict[str, list[str]] = {}
+    for level in levels:
+        if not level.printable.summary or level.p90_us is None or level.median_us is None:
+            continue
+        if level.p90_us > HEAVY_TAIL * level.median_us:
+            heavy.setdefault(level.arm, []).append(level.cell)
+    if not heavy:
+        return ""
+    listed = listing(f"{arm} in {listing(cells)}" for arm, cells in heavy.items())
+    return (
+        f"Heavy tails: every tenth iteration takes more than {HEAVY_TAIL:g} x the median with {listed}. There the verdict, made on "
+        "medians, does not describe what a model waits for; look at p90 to p99."
+    )
 
 
 def _level_table(title: str, levels: Sequence[Level]) -> Table:
@@ -97,6 +118,8 @@ def boundaries_section(source: Source) -> Section:
             "is the same as at an earlier boundary: it was measured once and stands under both names."
         )
     ]
+    if any(level.mode is Mode.CHAINED for level in whole):
+        blocks.append(Paragraph(_CHAINED))
     for title, levels in blocks_of(whole):
         blocks.append(_matrix_table(summary, title, levels))
     secondary = [item for item in summary.contrasts if item.role is Role.SECONDARY and item.loop is Loop.ROUNDTRIP]
@@ -107,6 +130,13 @@ def boundaries_section(source: Source) -> Section:
             Paragraph("No other boundary or mode has a ratio: the primary one is the only one that was planned.")
         )
     return Section("boundaries", "Boundaries and modes", Rank.DETAIL, tuple(blocks))
+
+
+_CHAINED = (
+    "Chained may exceed host_start: a chain never lets the device, the links and the ranks come to rest between round-trips, so "
+    "that one waits for what the last has left, and a rank's delay is passed on; host_start begins each on an idle device, behind "
+    "a barrier."
+)
 
 
 def _arms(summary: Summary) -> tuple[str, ...]:
@@ -175,14 +205,22 @@ def phases_section(source: Source) -> Section:
         rows = []
         for level in found:
             loops = [alone.get((level.cell, level.boundary, level.mode, level.arm, loop)) for loop in _ALONE]
-            phases = [level.layout_us, level.dispatch_us, level.combine_us] if level.printable.summary else [None] * 3
-            shown = [unit.text(value) for value in phases]
+            shown = [_phase_cell(level, phase, unit) for phase in _PHASES[:3]]
             apart = [median_cell(item, unit) if item is not None else MISSING for item in loops]
             where = (_short(level), level.boundary.value, level.mode.value, level.arm)
             rows.append((*where, *shown, median_cell(level, unit), *apart))
         head = ("route/dtype", "boundary", "mode", "arm", *_PHASES)
         blocks.append(Table(f"{title} [{unit.symbol}]", head, tuple(rows), frozenset(_PHASES)))
     return Section("phases", "Phases", Rank.DETAIL, tuple(blocks))
+
+
+def _phase_cell(level: Level, phase: str, unit: TimeUnit) -> str:
+    """A phase's median over starts; the starts' own values where they are too few for one."""
+    if not level.printable.summary:
+        values = level.phase_values_us.get(phase, ())
+        return f"values {', '.join(map(unit.text, values))}" if values else MISSING
+    medians = {"layout": level.layout_us, "dispatch": level.dispatch_us, "combine": level.combine_us}
+    return unit.text(medians[phase])
 
 
 _ALONE = (Loop.LAYOUT, Loop.DISPATCH, Loop.COMBINE)

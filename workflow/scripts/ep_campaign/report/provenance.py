@@ -26,14 +26,14 @@ def provenance_section(source: Source) -> Section:
     observed = source.summary.observed
     if not observed:
         text = "No start has an ok record: nothing was observed."
-        return Section("provenance", "Provenance", Rank.EVIDENCE, (Paragraph(text), Bullets(_identity(source))))
+        return Section("provenance", "Provenance", Rank.RECORD, (Paragraph(text), Bullets(_identity(source))))
     blocks: list[Block] = [Bullets(_identity(source)), Paragraph(_FIELDS_TEXT)]
     for ep_size in dict.fromkeys(item.ep_size for item in observed):
         here = [item for item in observed if item.ep_size == ep_size]
         blocks.append(_fields_table(source, ep_size, here))
         blocks += _environment_tables(source, ep_size, here)
     blocks.append(_resolved_table(source))
-    return Section("provenance", "Provenance", Rank.EVIDENCE, tuple(blocks))
+    return Section("provenance", "Provenance", Rank.RECORD, tuple(blocks))
 
 
 _FIELDS_TEXT = (

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from ep_campaign.numbers import MISSING, count, significant, time_unit
 from ep_campaign.report.document import Paragraph, Rank, Section, Table, Text
-from ep_campaign.report.words import starts_cell
+from ep_campaign.report.words import median_cell, starts_cell
 from ep_campaign.stats.printable import SUMMARY_MIN_N
 from ep_worker.contract.accounting import CONVENTIONS
 
 if TYPE_CHECKING:
+    from ep_campaign.numbers import TimeUnit
     from ep_campaign.report.document import Block
     from ep_campaign.report.source import Source
-    from ep_campaign.summary import Cell, EpAxis, Level
+    from ep_campaign.summary import Cell, EpAxis, EpPoint, Level
 
+_US_PER_S = 1e6
 _CONVENTION_WORDS = {
     "per_selection": "a row for each (token, expert) pair",
     "rank_deduplicated": "a row for each (token, destination rank)",
@@ -90,15 +92,15 @@ def ep_sizes_section(source: Source) -> Section:
     for axis in source.summary.ep_axes:
         for point in axis.points:
             interval = point.interval_us
-            enough = point.num_starts >= _MEDIAN_FROM
+            latency, rate = _point_cells(source, axis, point, unit)
             rows.append(
                 (
                     *_axis_key(axis),
                     str(point.ep_size),
                     str(point.num_starts),
-                    unit.text(point.median_us) if enough else MISSING,
+                    latency,
                     f"[{unit.text(interval.lo)}, {unit.text(interval.hi)}]" if interval else MISSING,
-                    significant(point.input_tokens_per_second) if enough else MISSING,
+                    rate,
                 )
             )
     head = (
@@ -116,8 +118,16 @@ def ep_sizes_section(source: Source) -> Section:
     return Section("ep-sizes", "EP sizes", Rank.EVIDENCE, (Paragraph(text), table))
 
 
-_MEDIAN_FROM = SUMMARY_MIN_N
-"""Fewest starts whose median may be printed."""
+def _point_cells(source: Source, axis: EpAxis, point: EpPoint, unit: TimeUnit) -> tuple[str, str]:
+    """Latency and input tokens per second: medians over starts, or each start's own where they are too few for one."""
+    if point.num_starts >= SUMMARY_MIN_N:
+        return unit.text(point.median_us), significant(point.input_tokens_per_second)
+    cell = f"ep{point.ep_size}/{axis.profile}/{axis.route}/{axis.dtype.value}"
+    summary = source.summary
+    level = next(item for item in summary.levels if item.primary and (item.cell, item.arm) == (cell, axis.arm))
+    num_tokens = next(item.num_input_tokens for item in summary.head.cells if item.id == cell)
+    rates = [significant(num_tokens / value * _US_PER_S) for value in level.values_us]
+    return median_cell(level, unit), f"values {', '.join(rates)}"
 
 
 def _axis_key(axis: EpAxis) -> tuple[str, str, str, str]:

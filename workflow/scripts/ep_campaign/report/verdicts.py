@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from ep_campaign.analysis.contrasts import UNJUDGED
 from ep_campaign.numbers import MISSING, count, listing, p_text, percent, plural
 from ep_campaign.report.document import Bullets, Paragraph, Quoted, Rank, Section, Strong, Table, Text
-from ep_campaign.report.words import RESOLVED, outcome, reservations, true_levels
+from ep_campaign.report.words import RESOLVED, code_text, outcome, reservations, true_levels
 from ep_campaign.stats.verdict import Verdict
 from ep_campaign.summary import Role, State
+from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ep_campaign.report.document import Block
     from ep_campaign.report.source import Source
-    from ep_campaign.summary import Contrast, Head
+    from ep_campaign.summary import Contrast, Family, Head, Summary
 
 
 def verdict_section(source: Source) -> Section:
@@ -28,9 +29,15 @@ def verdict_section(source: Source) -> Section:
     blocks: list[Block] = [state_paragraph(head)]
     if family:
         arms = [arm.name for arm in head.arms if any(item.arm == arm.name for item in family)]
-        blocks.append(Bullets(tuple(arm_answer([item for item in family if item.arm == arm]) for arm in arms)))
-        blocks.append(_family_table(family, head.family.practical_threshold))
+        answers = [arm_answer([item for item in family if item.arm == arm], _failed(summary, arm)) for arm in arms]
+        if failed := _failed(summary, head.reference):
+            answers.insert(0, (Strong(head.reference), f", the reference: {failed}."))
+        blocks.append(Bullets(tuple(answers)))
+        blocks.append(_family_table(family, head.family))
     else:
+        failing = {arm.name: failed for arm in head.arms if (failed := _failed(summary, arm.name))}
+        if failing:
+            blocks.append(Bullets(tuple((Strong(arm), f": {failed}.") for arm, failed in failing.items())))
         blocks.append(Paragraph("The campaign declares no family: every ratio is described, none is judged."))
     if described:
         blocks += _described_blocks(described)
@@ -51,10 +58,27 @@ def state_paragraph(head: Head) -> Paragraph:
     return Paragraph((Strong(stamp), f" {compared} {kinds}, listed under Exclusions."))
 
 
-def arm_answer(contrasts: Sequence[Contrast]) -> Text:
-    """One arm's verdicts over all cells of the family, as one sentence."""
+def _failed(summary: Summary, arm: str) -> str:
+    """How an arm's starts failed, status first, over everything that it was asked at the primary boundary and mode."""
+    planned: dict[tuple[int, str], int] = {}
+    lost: dict[tuple[int, str, int], tuple[str, str]] = {}
+    for level in summary.levels:
+        if level.arm == arm and level.primary:
+            planned[(level.ep_size, level.profile)] = level.num_rounds
+            for item in level.missing:
+                if item.status not in (None, Status.NOT_RUN):
+                    lost[(level.ep_size, level.profile, item.round)] = (item.status.value.upper(), item.reason_code)
+    total = plural(sum(planned.values()), "start")
+    return listing(
+        f"{status} in {number} of {total}{code_text(code)}"
+        for (status, code), number in sorted(Counter(lost.values()).items())
+    )
+
+
+def arm_answer(contrasts: Sequence[Contrast], failed: str = "") -> Text:
+    """One arm's failures, then its verdicts over all cells of the family, as one sentence."""
     first, total = contrasts[0], len(contrasts)
-    clauses = []
+    clauses = [failed] if failed else []
     for verdict in Verdict:
         found = [item for item in contrasts if item.ruling is not None and item.ruling.verdict is verdict]
         if not found:
@@ -80,7 +104,7 @@ def _range(contrasts: Sequence[Contrast]) -> str:
     return f"by {percent(shares[0])} % to {percent(shares[-1])} %"
 
 
-def _family_table(family: Sequence[Contrast], threshold: float) -> Table:
+def _family_table(family: Sequence[Contrast], declared: Family) -> Table:
     rows: list[tuple[Text, ...]] = []
     for item in family:
         verdict = str(item.ruling.verdict) if item.ruling else MISSING
@@ -92,7 +116,7 @@ def _family_table(family: Sequence[Contrast], threshold: float) -> Table:
                 Strong(verdict) if resolved else verdict,
                 p_text(item.adjusted_p if item.printable.verdicts else None),
                 f"{len(item.rounds)} of {item.num_rounds}",
-                reservations(item, threshold) or MISSING,
+                reservations(item, declared) or MISSING,
             )
         )
     head = ("cell", "what was found", "verdict", "adjusted p", "rounds", "reservation")
@@ -113,7 +137,7 @@ def _described_blocks(described: Sequence[Contrast]) -> list[Block]:
     only = next(iter(sentences)) if alike else ""
     if only == UNJUDGED:  # the caption says it
         return [table]
-    return [Paragraph(f"All of them: {only}."), table] if only else [table]
+    return [table, Paragraph(f"Every row of this table: {only}.")] if only else [table]
 
 
 def reading_section(source: Source) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ep_campaign.numbers import TimeUnit, change_text, level_text, listing, percent, plural, ratio_text, span
@@ -11,7 +12,7 @@ from ep_worker.contract.terms import Placement
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ep_campaign.summary import Contrast, Level
+    from ep_campaign.summary import Contrast, Family, Level
 
 RESOLVED = (Verdict.FASTER, Verdict.SLOWER)
 
@@ -29,7 +30,7 @@ PLACEMENT_WORDS = {
 def outcome(contrast: Contrast) -> str:
     """What a contrast shows, as one clause: `b is 12.3 % slower than a [10.1, 14.9]`."""
     if not contrast.rounds:
-        return f"{contrast.arm}: no complete round"
+        return f"{contrast.arm}: {lost_rounds(contrast) or 'no complete round'}"
     if contrast.ratio is None or contrast.interval is None:
         return f"{contrast.arm}: {few_rounds(contrast)}"
     lo, hi = contrast.interval.lo, contrast.interval.hi
@@ -52,17 +53,52 @@ def few_rounds(contrast: Contrast) -> str:
     return f"ratio of medians {ratio_text(contrast.ratio_of_medians)}; faster in {contrast.num_faster} of {n} rounds"
 
 
-def reservations(contrast: Contrast, threshold: float) -> str:
+def lost_rounds(contrast: Contrast) -> str:
+    """What became of the rounds that do not count, status first: `INCORRECT in 6 of 6 rounds (wrong_output)`."""
+    lost = Counter(
+        (
+            item.arm,
+            "not measured" if item.status is None else item.status.value.upper().replace("_", " "),
+            item.reason_code,
+        )
+        for item in contrast.excluded
+    )
+    told = []
+    for (arm, status, code), number in sorted(
+        lost.items(), key=lambda item: (-item[1], item[0][0] != contrast.arm, item[0])
+    ):
+        whose = f"{arm} " if arm != contrast.arm else ""
+        told.append(f"{whose}{status} in {number} of {plural(contrast.num_rounds, 'round')}{code_text(code)}")
+    return ", ".join(told)
+
+
+def code_text(code: str) -> str:
+    """A reason code in brackets; nothing where it is none of ours, for a broken rank may say anything."""
+    return f" ({code})" if code.isascii() and code.isidentifier() else ""
+
+
+def reservations(contrast: Contrast, family: Family) -> str:
     """Why a verdict is not more than it is: its qualifiers, or what is withheld at this number of rounds, in words."""
     qualifiers = contrast.ruling.qualifiers if contrast.ruling else ()
-    clauses = [words for item in qualifiers if (words := _qualifier_words(item, threshold))]
+    clauses = [words for item in qualifiers if (words := _qualifier_words(item, family.practical_threshold))]
     if vetoes := [str(item) for item in qualifiers if item in VETOES]:
-        clauses.append(f"vetoed: {', '.join(vetoes)}")
+        clauses.append(_vetoed(contrast, ", ".join(vetoes), family.alpha))
     if contrast.ruling_without_late is not None:
         clauses.append(f"without late starts: {contrast.ruling_without_late}")
-    if contrast.printable.sentence:
+    if not contrast.rounds and contrast.excluded:
+        clauses.append("nothing to compare: mend what failed, then run the same command")
+    elif contrast.printable.sentence:
         clauses.append(contrast.printable.sentence)
     return "; ".join(clauses)
+
+
+def _vetoed(contrast: Contrast, vetoes: str, alpha: float) -> str:
+    """A veto took a direction only where there was one; then how one-sided the rounds were stands beside it."""
+    if contrast.adjusted_p is None or contrast.adjusted_p > alpha:
+        return f"no direction, and {vetoes}"
+    faster = contrast.num_faster >= contrast.num_slower
+    number, way = (contrast.num_faster, "faster") if faster else (contrast.num_slower, "slower")
+    return f"{way} in {number} of {plural(len(contrast.rounds), 'round')}, vetoed: {vetoes}"
 
 
 def _qualifier_words(qualifier: Qualifier, threshold: float) -> str:

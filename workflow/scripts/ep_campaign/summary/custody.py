@@ -141,7 +141,8 @@ class Budget(BaseModel):
 
     Attributes:
         budget_hours: Hours of the node set; None for no bound.
-        spent_hours: Wall time of all attempts [h].
+        spent_hours: Wall time of all attempts and of admission [h]: what the controller holds against the budget.
+        admission_hours: Admission's part of it [h].
         closed_rounds: By EP size (as text), rounds that never began for it.
     """
 
@@ -149,6 +150,7 @@ class Budget(BaseModel):
 
     budget_hours: float | None
     spent_hours: float
+    admission_hours: float
     closed_rounds: dict[str, tuple[int, ...]]
 
 

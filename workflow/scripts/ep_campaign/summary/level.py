@@ -96,6 +96,8 @@ class Level(BaseModel):
         layout_us: Median over starts of the phase's median; None where it is not a phase of its own.
         dispatch_us: Likewise.
         combine_us: Likewise.
+        phase_values_us: By phase (`layout`, `dispatch`, `combine`), each start's own median, where starts are too few for a
+            median over them; else empty.
         p90_us: Median over starts of the start's own percentile; None where a start has too few samples for it.
         p95_us: Likewise.
         p99_us: Likewise.
@@ -150,6 +152,7 @@ class Level(BaseModel):
     layout_us: float | None
     dispatch_us: float | None
     combine_us: float | None
+    phase_values_us: dict[str, tuple[float, ...]]
     p90_us: float | None
     p95_us: float | None
     p99_us: float | None

@@ -51,7 +51,7 @@ def validate(plan: Plan, results: Results) -> Validation:
     found.extend(together.compare_arms())
     found.extend(check_complete(plan, facts))
     found.extend(check_sequence(facts))
-    violations = sort_violations(found)
+    violations = sort_violations(folder.merge_unmeasured(plan, found))
     leftover = [violation.file for violation in violations if violation.code == "leftover_attempt"]
     return Validation(plan.name, plan.digest, violations, census(plan, facts, leftover))
 

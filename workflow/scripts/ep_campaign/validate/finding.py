@@ -134,9 +134,15 @@ class Validation:
         }
 
     def text(self) -> str:
-        """A listing for people: the state, then one line for each violation."""
+        """A listing for people: the state, then one line for each kind of violation: the first, and how many there are."""
         counts = ", ".join(f"{len(self.of(severity))} {severity.value}" for severity in reversed(Severity))
-        lines = [f"{self.campaign}: {self.state.value} ({counts})", *map(str, self.violations)]
+        lines = [f"{self.campaign}: {self.state.value} ({counts})"]
+        kinds: dict[tuple[Severity, str], list[Violation]] = {}
+        for violation in self.violations:
+            kinds.setdefault((violation.severity, violation.code), []).append(violation)
+        lines += [
+            f"{found[0]} (the first of {len(found):,})" if len(found) > 1 else str(found[0]) for found in kinds.values()
+        ]
         return "".join(f"{line}\n" for line in lines)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ep_campaign.errors import CampaignError, refuse
 from ep_campaign.identity import accepted_workers
 from ep_campaign.jsonfile import read_object
+from ep_campaign.numbers import plural
 from ep_campaign.plan import read_plan
 from ep_campaign.startfile import Outcome, read_outcome_file, read_start
 from ep_campaign.validate.attempt import Attempt
@@ -143,6 +144,15 @@ def read_outcomes(results: Results, start: Start, found: list[Violation]) -> lis
         file = f"starts/{start.id}"
         found.append(missing("missing_start", file, "", "no outcome", "one outcome at least", _RESUME))
     return outcomes
+
+
+def merge_unmeasured(plan: Plan, found: list[Violation]) -> list[Violation]:
+    """The violations, with one in place of a missing start for each start of the plan, where nothing was measured at all."""
+    others = [violation for violation in found if violation.code != "missing_start"]
+    if len(found) - len(others) < len(plan.starts):
+        return found
+    expected = f"outcomes of {plural(len(plan.starts), 'start')}"
+    return [*others, missing("nothing_measured", "starts", "", "no outcome", expected, _RESUME)]
 
 
 def _check_outcome(outcome: Outcome, file: str, start: Start, first: int, seen: set[int]) -> Iterator[Violation]:

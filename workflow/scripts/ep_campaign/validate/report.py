@@ -8,15 +8,20 @@ from ep_campaign.validate.finding import State, Validation
 from ep_worker.contract.canonical import pretty_json, write_atomically
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ep_campaign.layout import Results
 
 REFUSED_NAME = "validation-refused.json"
 
 
-def write(found: Validation, results: Results) -> None:
+def write(found: Validation, results: Results) -> Path:
     """Writes `validation.json`; or, where the folder is refused, `validation-refused.json` and takes the other away.
 
     Later stages need the first: what is refused is never summarised.
+
+    Returns:
+        The file that was written.
 
     Raises:
         OSError: The disk is full or the folder cannot be written.
@@ -25,3 +30,4 @@ def write(found: Validation, results: Results) -> None:
     kept, gone = (refused, results.validation) if found.state is State.REFUSED else (results.validation, refused)
     gone.unlink(missing_ok=True)
     write_atomically(kept, pretty_json(found.as_json()))
+    return kept
