@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from ep_campaign.numbers import MISSING, significant
@@ -28,7 +29,7 @@ def resizes(plan: ElasticPlan, statistics: dict[str, Any]) -> Section:
         _verdicts(rows),
     ]
     if under_load:
-        blocks += [_costs(under_load), _availability(under_load)]
+        blocks += [_costs(under_load), _availability(under_load), _timeline(under_load)]
     blocks += [
         Figure(
             f"resize-{state}-{arm}",
@@ -112,6 +113,20 @@ def _availability(rows: list[dict[str, Any]]) -> Table:
         "Availability (a closed loop's zero errors are no proof of it; the prober's times are bounded by its rate)"
     )
     return Table(caption, head, tuple(made))
+
+
+def _timeline(rows: list[dict[str, Any]]) -> Table:
+    """The first resize of each kind and arm, mark by mark, on the client's clock."""
+    first: dict[tuple[str, ...], dict[str, Any]] = {}
+    for one in sorted(rows, key=lambda one: one["round"]):
+        first.setdefault(_label(one)[:2], one)
+    marks = [
+        (*label, mark, f"{at_s:.3f}")
+        for label, one in first.items()
+        for mark, at_s in sorted(json.loads(one["marks"]).items(), key=lambda item: (item[1], item[0]))
+    ]
+    caption = "Timeline of the first of each: when a rule first held, or a word was first seen, after the request"
+    return Table(caption, ("resize", "arm", "mark", "s"), tuple(marks), frozenset({"s"}))
 
 
 def _bounds(least: float | None, most: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 from ep_campaign.drivers.convergence import Rule, Verdict
@@ -50,6 +51,7 @@ def _row(record: ElasticStartFile, index: int, load: Loaded | None) -> dict[str,
         "forwards_s": since_s(one.first_held_ns.get(Rule.RANK_FORWARDS.value)) if converged else None,
         "converged_s": since_s(one.ended_ns) if converged else None,
         "poll_max_s": max((b - a for a, b in itertools.pairwise(looks)), default=0) / NS_PER_S,
+        "marks": json.dumps(_marks(one), sort_keys=True),
         "endpoint_gone_at_least_s": least,
         "endpoint_gone_at_most_s": most,
         **_members(one),
@@ -60,6 +62,14 @@ def _row(record: ElasticStartFile, index: int, load: Loaded | None) -> dict[str,
         until_ns = None if last else record.resizes[index + 1].resize.sent_ns
         row |= _load_part(one, load, began_ns, until_ns)
     return row
+
+
+def _marks(one: ResizeFile) -> dict[str, float]:
+    """When each rule first held, and each word was first seen, after the request; what was there before it is left out."""
+    sent_ns = one.resize.sent_ns
+    found = {f"rule {name}": at_ns for name, at_ns in one.first_held_ns.items()}
+    found |= {f"seen {word}": at_ns for word, at_ns in one.first_seen_ns.items()}
+    return {name: round((at_ns - sent_ns) / NS_PER_S, 3) for name, at_ns in found.items() if at_ns >= sent_ns}
 
 
 def _members(one: ResizeFile) -> dict[str, Any]:
