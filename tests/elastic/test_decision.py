@@ -45,8 +45,8 @@ def choice(*levels: dict[str, Any]) -> dict[str, Any]:
     """The choice for arm tcp at 16 in flight."""
     rest = [
         {**level("narrow"), "arm": arm, "cell": cell}
-        for arm in PLAN.document["arms"]
-        for cell in PLAN.document["cells"]
+        for arm in PLAN.arms
+        for cell in PLAN.cells
         if (arm, cell) != ("tcp", "closed-16")
     ]
     choices = decide(PLAN, [*levels, *rest], NO_RESIZES)["choices"]
@@ -113,6 +113,6 @@ def test_repayment(wide_rate: float, minutes: float | None) -> None:
 
 def test_growths_that_do_not_count() -> None:
     """A refused resize and one without load repay nothing."""
-    levels = [{**level("narrow"), "arm": a, "cell": c} for a in PLAN.document["arms"] for c in PLAN.document["cells"]]
+    levels = [{**level("narrow"), "arm": a, "cell": c} for a in PLAN.arms for c in PLAN.cells]
     resizes = pd.concat([growths(1.0, verdict="refused"), growths(1.0, under_load=False)])
     assert [] == decide(PLAN, levels, resizes)["repayments"]

@@ -26,8 +26,8 @@ def arm_confounds(plan: ElasticPlan, provenances: dict[tuple[str, str], dict[str
     """
     found = []
     reference = plan.document["reference"]
-    for arm, declared in plan.document["arms"].items():
-        for state in plan.document["states"]:
+    for arm, declared in plan.arms.items():
+        for state in plan.states:
             pair = provenances.get((reference, state)), provenances.get((arm, state))
             if arm == reference or pair[0] is None or pair[1] is None:
                 continue
@@ -45,8 +45,8 @@ def state_confounds(plan: ElasticPlan, provenances: dict[tuple[str, str], dict[s
     """Settings in which a state differs from the reference state beside its width, for each arm."""
     found = []
     reference = plan.document["reference_state"]
-    for arm in plan.document["arms"]:
-        for state in plan.document["states"]:
+    for arm in plan.arms:
+        for state in plan.states:
             pair = provenances.get((arm, reference)), provenances.get((arm, state))
             if state == reference or pair[0] is None or pair[1] is None:
                 continue

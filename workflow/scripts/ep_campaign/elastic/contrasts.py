@@ -35,8 +35,8 @@ def _families(plan: ElasticPlan, tables: dict[str, pd.DataFrame]) -> Iterator[tu
     passes = usable_passes(tables)
     passes = passes[passes["valid"]]
     positions = tables["elastic_attempts"].set_index("start")["order_position"]
-    arms, states = tuple(plan.document["arms"]), tuple(plan.sweeps)
-    for cell in plan.document["cells"]:
+    arms, states = tuple(plan.arms), tuple(plan.sweeps)
+    for cell in plan.cells:
         for metric in plan.document["family"]["metrics"]:
             table = passes[passes["cell"] == cell]
             for arm in arms if len(states) > 1 else ():

@@ -26,8 +26,8 @@ def decide(plan: ElasticPlan, levels: list[dict[str, Any]], resizes: pd.DataFram
     return {
         "choices": [
             _choice(plan, [one for one in levels if (one["arm"], one["cell"]) == (arm, cell)])
-            for arm in plan.document["arms"]
-            for cell in plan.document["cells"]
+            for arm in plan.arms
+            for cell in plan.cells
         ],
         "repayments": _repayments(plan, levels, resizes),
     }

@@ -27,7 +27,7 @@ def elastic_preview(plan: ElasticPlan) -> str:
             str(plan.num_slots(name)),
             state["expect"],
         )
-        for name, state in document["states"].items()
+        for name, state in plan.states.items()
     ]
     cells = [
         (
@@ -36,11 +36,11 @@ def elastic_preview(plan: ElasticPlan) -> str:
             str(cell["requests"]),
             str(cell["num_warmups"]),
         )
-        for name, cell in document["cells"].items()
+        for name, cell in plan.cells.items()
     ]
     enough = family["min_rounds"] is None or document["rounds"] >= family["min_rounds"]
     words = "which can decide it" if enough else f"which cannot: that needs {family['min_rounds']}"
-    arms = [f"{name} (must prove {arm['transport']})" for name, arm in document["arms"].items()]
+    arms = [f"{name} (must prove {arm['transport']})" for name, arm in plan.arms.items()]
     parts = [
         f"{plan.name}: {plural(len(plan.starts), 'start')}, plan {plan.digest[:16]}",
         f"Arms: {', '.join(arms)}; reference {document['reference']}",

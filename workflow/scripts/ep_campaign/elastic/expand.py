@@ -99,6 +99,11 @@ def _expand(campaign: ElasticCampaign, folder: Path) -> ElasticPlan:
             "states": {state.name: state.model_dump(mode="json") for state in campaign.states},
             "reference_state": campaign.reference_state,
             "cells": {cell.name: _cell(campaign, cell, folder) for cell in campaign.cells},
+            "order": {
+                "arms": [arm.name for arm in campaign.arms],
+                "states": [state.name for state in campaign.states],
+                "cells": [cell.name for cell in campaign.cells],
+            },
             "prompt": campaign.prompt.model_dump(mode="json"),
             "resize": None if campaign.resize is None else campaign.resize.model_dump(mode="json"),
             "rounds": campaign.rounds,

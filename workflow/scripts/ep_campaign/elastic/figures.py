@@ -34,7 +34,7 @@ _NS_PER_S, _NS_PER_MS = 1e9, 1e6
 
 def elastic_figure_names(plan: ElasticPlan) -> list[str]:
     """Names of the figures of a plan, without suffix."""
-    return [SWEEP, *(f"resize-{state}-{arm}" for state in plan.resizes for arm in plan.document["arms"])]
+    return [SWEEP, *(f"resize-{state}-{arm}" for state in plan.resizes for arm in plan.arms)]
 
 
 def draw_elastic_figures(plan: ElasticPlan, results: Results, statistics: dict[str, Any]) -> list[Path]:
@@ -45,7 +45,7 @@ def draw_elastic_figures(plan: ElasticPlan, results: Results, statistics: dict[s
     with style():
         paths += save(_sweep(plan, statistics, stamp), results.figures, SWEEP)
         for state in plan.resizes:
-            for arm in plan.document["arms"]:
+            for arm in plan.arms:
                 figure = _resize(plan, results, statistics, state, arm, stamp)
                 paths += save(figure, results.figures, f"resize-{state}-{arm}")
     return paths
@@ -56,7 +56,7 @@ def _sweep(plan: ElasticPlan, statistics: dict[str, Any], stamp: str) -> Figure:
     levels = [one for one in statistics["levels"] if one["concurrency"] is not None and one["num_passes"]]
     if not levels:
         return words(Page("Closed loops by width", stamp=stamp), ["No closed loop was measured."])
-    arms = looks(tuple(plan.document["arms"]))
+    arms = looks(tuple(plan.arms))
     lines = {state: _LINES[index % len(_LINES)] for index, state in enumerate(plan.sweeps)}
     legend = [
         Entry(

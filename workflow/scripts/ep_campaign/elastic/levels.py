@@ -36,8 +36,8 @@ def cell_levels(plan: ElasticPlan, tables: dict[str, pd.DataFrame]) -> list[dict
     return [
         _level(plan, tables, arm, state, cell)
         for state in plan.sweeps
-        for arm in plan.document["arms"]
-        for cell in plan.document["cells"].values()
+        for arm in plan.arms
+        for cell in plan.cells.values()
     ]
 
 

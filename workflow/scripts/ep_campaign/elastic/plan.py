@@ -50,6 +50,26 @@ class ElasticPlan(PlanDocument):
         return {start.id: start for start in self.starts}
 
     @property
+    def arms(self) -> dict[str, dict[str, Any]]:
+        """Arms as they are shown everywhere: the reference first, then as declared."""
+        reference = self.document["reference"]
+        return self._ordered("arms", [reference, *(one for one in self.document["order"]["arms"] if one != reference)])
+
+    @property
+    def states(self) -> dict[str, dict[str, Any]]:
+        """States, as declared."""
+        return self._ordered("states", self.document["order"]["states"])
+
+    @property
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """Cells, as declared, which is the order in which a sweep runs them."""
+        return self._ordered("cells", self.document["order"]["cells"])
+
+    def _ordered(self, part: str, names: list[str]) -> dict[str, dict[str, Any]]:
+        """A part in its declared order, which the sorted keys of a JSON file do not keep."""
+        return {name: self.document[part][name] for name in names}
+
+    @property
     def gpus_per_width(self) -> int:
         """Accelerators of one unit of width."""
         return int(self.document["target"]["gpus_per_width"])
@@ -71,12 +91,12 @@ class ElasticPlan(PlanDocument):
     @property
     def sweeps(self) -> list[str]:
         """Names of the states that sweep, in order."""
-        return [name for name, state in self.document["states"].items() if state["kind"] == "sweep"]
+        return [name for name, state in self.states.items() if state["kind"] == "sweep"]
 
     @property
     def resizes(self) -> list[str]:
         """Names of the states that resize under load, in order."""
-        return [name for name, state in self.document["states"].items() if state["kind"] == "resize"]
+        return [name for name, state in self.states.items() if state["kind"] == "resize"]
 
 
 def read_elastic_plan(path: Path) -> ElasticPlan:

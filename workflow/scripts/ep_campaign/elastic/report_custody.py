@@ -26,7 +26,7 @@ def configuration(plan: ElasticPlan, statistics: dict[str, Any]) -> Section:
         direct = "not said" if proof["gpu_direct"] is None else "yes" if proof["gpu_direct"] else "no"
         rows.append((where, proof["name"] or "not proved", direct, Quoted(proof["evidence"])))
     found = statistics["arm_confounds"]
-    arms = list(plan.document["arms"])
+    arms = list(plan.arms)
     if len(arms) < 2:
         verdict = "One arm: no transports are compared."
     elif found:
@@ -126,8 +126,8 @@ def _calls(text: str, unseen: int) -> str:
 def limits(plan: ElasticPlan) -> Section:
     """What was not tested, and what no figure here says."""
     document = plan.document
-    widths = sorted({width for state in document["states"].values() for width in state["widths"]})
-    kinds = {cell["arrivals"] for cell in document["cells"].values()}
+    widths = sorted({width for state in plan.states.values() for width in state["widths"]})
+    kinds = {cell["arrivals"] for cell in plan.cells.values()}
     items = [
         f"Widths {', '.join(map(str, widths))} only; nothing is said of others.",
         "States run in one order in every round: a drift of the machine within a round looks like an effect of width.",
@@ -140,9 +140,7 @@ def limits(plan: ElasticPlan) -> Section:
             0, "The bundled engine is a functional stand-in: its figures say nothing of any accelerator or network."
         )
     if not any(
-        b < a
-        for state in document["states"].values()
-        for a, b in zip(state["widths"], state["widths"][1:], strict=False)
+        b < a for state in plan.states.values() for a, b in zip(state["widths"], state["widths"][1:], strict=False)
     ):
         items.append("No smaller width was asked for.")
     blocks = (Bullets(tuple(items)), Paragraph("Known and benign:"), Bullets(BENIGN))

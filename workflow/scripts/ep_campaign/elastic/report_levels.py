@@ -50,7 +50,7 @@ def answer(plan: ElasticPlan, statistics: dict[str, Any]) -> Section:
         blocks.append(Paragraph((text, Strong(f"{len(decided)} of them are decided."))))
     if decided:
         blocks.append(_verdicts(decided))
-    for arm in plan.document["arms"]:
+    for arm in plan.arms:
         for state in plan.sweeps:
             if state != plan.document["reference_state"]:
                 blocks += _changes(plan, statistics, arm, state)
@@ -76,37 +76,42 @@ def _verdicts(decided: list[dict[str, Any]]) -> Table:
 
 
 def _changes(plan: ElasticPlan, statistics: dict[str, Any], arm: str, state: str) -> list[Any]:
-    """Medians over rounds against the reference state, as a description."""
+    """Medians over rounds against the reference state, as a description: a row for each cell."""
     reference = plan.document["reference_state"]
-    better: list[str] = []
-    worse: list[str] = []
-    for cell in plan.document["cells"]:
+    rows: list[tuple[Text, ...]] = []
+    for cell in plan.cells:
         ours, theirs = (find(statistics, arm, name, cell) for name in (state, reference))
-        for metric in (*_LESS_IS_BETTER, *_MORE_IS_BETTER):
-            old, new = theirs["metrics"][metric]["median"], ours["metrics"][metric]["median"]
-            if not old or not new or abs(new / old - 1) < _FAR:
-                continue
-            text = (
-                f"{cell}: {METRIC_WORDS[metric]} {change_text(new / old)} % ({significant(old)} to {significant(new)})"
-            )
-            if theirs["queue_bound"] != ours["queue_bound"] and metric.startswith("ttft"):
-                text += "; admission slots differ, so this is queueing and not communication alone"
-            (better if (new < old) == (metric in _LESS_IS_BETTER) else worse).append(text)
+        changes = [
+            (metric, theirs["metrics"][metric]["median"], ours["metrics"][metric]["median"])
+            for metric in (*_LESS_IS_BETTER, *_MORE_IS_BETTER)
+        ]
+        seen = [(metric, old, new) for metric, old, new in changes if old and new and abs(new / old - 1) >= _FAR]
+        better = [one for one in seen if (one[2] < one[1]) == (one[0] in _LESS_IS_BETTER)]
+        worse = [one for one in seen if one not in better]
+        rows.append((cell, _listed(better), _listed(worse), _caution(ours, theirs)))
     gpus = f"{plan.num_gpus(state)} GPUs against {plan.num_gpus(reference)}"
-    title = (
-        f"{arm}: {state} against {reference}, {gpus} (medians over passes; changes below {100 * _FAR:.0f} % left out; "
-        "a description, no verdict)"
-    )
-    if not better and not worse:
-        return [Paragraph(f"{title}: nothing changed by as much, or nothing was measured.")]
-    parts: list[Any] = [Paragraph(f"{title}.")]
-    parts += [Bullets(tuple(_prefixed("better", better)))] if better else [Paragraph("Nothing got better.")]
-    parts += [Bullets(tuple(_prefixed("worse", worse)))] if worse else [Paragraph("Nothing got worse.")]
-    return parts
+    caption = f"{arm}: {state} against {reference}, {gpus}: medians over passes, changes of {100 * _FAR:.0f} % and more; no verdict"
+    return [Table(caption, ("cell", "better", "worse", "caution"), tuple(rows))]
 
 
-def _prefixed(word: str, texts: list[str]) -> list[Text]:
-    return [(Strong(word), f" {text}") for text in texts]
+def _listed(changes: list[tuple[str, float, float]]) -> str:
+    texts = [
+        f"{METRIC_WORDS[metric]} {change_text(new / old)} % ({significant(old, 3)} to {significant(new, 3)})"
+        for metric, old, new in changes
+    ]
+    return "; ".join(texts) or "nothing"
+
+
+def _caution(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+    found = []
+    if not ours["num_passes"] or not theirs["num_passes"]:
+        found.append("not measured on both sides")
+    if ours["queue_bound"] != theirs["queue_bound"]:
+        found.append("admission slots differ: TTFT is queueing and not communication alone")
+    late = [one["num_passes"] - one["num_valid"] for one in (ours, theirs)]
+    if any(late):
+        found.append(f"client late in {late[0]} and {late[1]} passes")
+    return "; ".join(found) or MISSING
 
 
 def find(statistics: dict[str, Any], arm: str, state: str, cell: str) -> dict[str, Any]:
@@ -204,8 +209,8 @@ def equal_gpus(plan: ElasticPlan, statistics: dict[str, Any]) -> Section:
     head = ("GPUs", "cell", "arm", "state", "deployments", "TTFT p50", "ITL p50", "tok/s")
     rows = []
     for gpus, states in sorted(groups.items()):
-        for cell in plan.document["cells"]:
-            for arm in plan.document["arms"]:
+        for cell in plan.cells:
+            for arm in plan.arms:
                 for state in states:
                     one = find(statistics, arm, state, cell)
                     figures = [

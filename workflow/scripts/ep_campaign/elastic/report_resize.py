@@ -37,7 +37,7 @@ def resizes(plan: ElasticPlan, statistics: dict[str, Any]) -> Section:
             "A stall shows as marks far above the rest inside the shaded time.",
         )
         for state in plan.resizes
-        for arm in plan.document["arms"]
+        for arm in plan.arms
     ]
     return Section("resizes", "Live resizes", Rank.ANSWER, tuple(blocks))
 

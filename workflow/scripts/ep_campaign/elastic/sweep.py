@@ -26,7 +26,7 @@ def sweep(plan: ElasticPlan, endpoints: Sequence[Endpoint], folder: Path) -> dic
     Raises:
         CampaignError: `load_failed`.
     """
-    cells = plan.document["cells"].values()
+    cells = plan.cells.values()
     most = max((cell["concurrency"] or 1 for cell in cells), default=1)
     calibration = calibrate(most, plan.document["seed"], folder / "calibration")
     for cell in cells:

@@ -219,7 +219,11 @@ RESIZES = Table(
         Column(
             "members_retained", BOOL, "members of before are the same after; null where none are shown", nullable=True
         ),
-        Column("marks", TEXT, "seconds after the request at which each rule first held and each word was first seen, as JSON"),
+        Column(
+            "marks",
+            TEXT,
+            "seconds after the request at which each rule first held and each word was first seen, as JSON",
+        ),
         Column("num_restarts", INT32, "restarts that members counted; null where none counts any", nullable=True),
     ),
 )

@@ -50,7 +50,7 @@ def _count_violations(plan: ElasticPlan, attempt: ElasticAttempt, file: str) -> 
     """A sweep holds every request that was planned, each once."""
     if plan.state(attempt.start.state)["kind"] != "sweep":
         return
-    for name, cell in plan.document["cells"].items():
+    for name, cell in plan.cells.items():
         run = attempt.runs.get(name)
         numbers = sorted(one["number"] for one in run.requests) if run else []
         if numbers != list(range(cell["num_warmups"] + cell["requests"])):
@@ -85,7 +85,7 @@ def _load_violations(plan: ElasticPlan, attempt: ElasticAttempt, file: str) -> I
 def _census(plan: ElasticPlan, attempts: list[ElasticAttempt]) -> dict[str, Any]:
     counted = [one for one in attempts if one.counted]
     arms: dict[str, dict[str, Any]] = {}
-    for arm in plan.document["arms"]:
+    for arm in plan.arms:
         own = [one for one in attempts if one.start.arm == arm]
         failed = Counter(one.record.reason_code for one in own if one.record.status is not Status.OK)
         arms[arm] = {"num_attempts": len(own), "failed": dict(sorted(failed.items()))}
