@@ -77,9 +77,15 @@ def client(plan: ElasticPlan, statistics: dict[str, Any]) -> Section:
         if one["calibration_concurrency"] is not None
     ]
     invalid = [
-        f"{one['cell']}, {one['state']}, {one['arm']}: {reason}"
+        (
+            one["cell"],
+            one["state"],
+            one["arm"],
+            f"{one['num_valid']}/{one['num_passes']}",
+            "; ".join(one["invalid_reasons"]),
+        )
         for one in statistics["levels"]
-        for reason in one["invalid_reasons"]
+        if one["num_valid"] < one["num_passes"]
     ]
     text = (
         "Before its cells, each sweep measures its own client against a server whose delays are known, at the largest "
@@ -88,7 +94,8 @@ def client(plan: ElasticPlan, statistics: dict[str, Any]) -> Section:
         f"{share:g} of its median gap."
     )
     blocks: list[Any] = [Paragraph(text), Table("The client's own error", head, tuple(rows), frozenset(head[2:]))]
-    blocks.append(Bullets(tuple(invalid)) if invalid else Paragraph("No pass is invalid."))
+    names = ("cell", "state", "arm", "valid passes", "why not")
+    blocks.append(Table("Passes that are invalid", names, tuple(invalid)))
     return Section("client", "The client", Rank.CAVEAT, tuple(blocks))
 
 
@@ -112,9 +119,10 @@ def custody(statistics: dict[str, Any]) -> Section:
     found = [
         Quoted(f"{one['severity']} {one['file']}: {one['field']}: {one['found']} [{one['code']}]")
         for one in statistics["violations"]
+        if one["code"] != "client_late"  # these have a section of their own
     ]
     blocks: list[Any] = [Table("Every attempt", head, tuple(rows), frozenset({"seconds"}))]
-    blocks.append(Bullets(tuple(found)) if found else Paragraph("Validation found nothing to say."))
+    blocks.append(Bullets(tuple(found)) if found else Paragraph("Validation found nothing else to say."))
     return Section("custody", "Attempts and ledger", Rank.EVIDENCE, tuple(blocks))
 
 
