@@ -6,11 +6,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from ep_campaign.custody.netlog import read_log
 from ep_campaign.drivers.driver import TransportProof
 
 _ACCESS = re.compile(r'"POST /v1/(?:chat/)?completions(?:\?\S*)? HTTP/1\.[01]" (\d{3})')
-_NETWORK = re.compile(r"NCCL INFO .*Using network (\S+)")
-_CHANNEL = re.compile(r"NCCL INFO .* via (P2P|SHM|NET)/(\S+)")
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,10 @@ def count_completions(text: str) -> dict[str, int]:
 
 def nccl_transport(text: str) -> NcclTransport | None:
     """What a log proves of the transport; None where it holds no line of NCCL's about it."""
-    networks = sorted(set(_NETWORK.findall(text)))
-    found = _CHANNEL.findall(text)
-    if not networks and not found:
+    found = read_log(text)
+    if not found.networks and not found.channels:
         return None
-    kinds = {f"NET/{rest.split('/')[0]}" if kind == "NET" else kind for kind, rest in found}
-    network_channels = [rest for kind, rest in found if kind == "NET"]
-    direct = all("GDRDMA" in rest for rest in network_channels) if network_channels else None
-    return NcclTransport(tuple(networks), tuple(sorted(kinds)), direct)
+    kinds = {"/".join(one.split("/")[: 2 if one.startswith("NET/") else 1]) for one in found.channels}
+    network_channels = [one for one in found.channels if one.startswith("NET/")]
+    direct = all("GDRDMA" in one for one in network_channels) if network_channels else None
+    return NcclTransport(tuple(sorted(found.networks)), tuple(sorted(kinds)), direct)
