@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run plan summary test test-gpu test-cluster lint bench mutation documents lock
+.PHONY: help setup run elastic plan summary test test-gpu test-cluster lint bench mutation documents lock
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,9 @@ $(READY): requirements.lock pyproject.toml workflow/executor/pyproject.toml
 run: $(READY) ## run the campaign CAMPAIGN (default cpu-reference), or what is left of it, and print its verdicts
 	$(BIN)/snakemake --config campaign=$(CAMPAIGN)
 	@$(BIN)/python workflow/scripts/show.py --results results/$(CAMPAIGN:.yaml=)
+
+elastic: $(READY) ## run the elastic campaign cpu-elastic: what width buys and costs on the bundled engine (at most 8 minutes)
+	@$(MAKE) --no-print-directory run CAMPAIGN=cpu-elastic
 
 plan: $(READY) ## print the plan of CAMPAIGN: matrix, order, time, cost, limits
 	@$(BIN)/python workflow/scripts/preview.py --campaign $(CAMPAIGN)

@@ -11,6 +11,9 @@
 #     report     results/<campaign>/{RESULTS.md,report.html,pr.md}
 #     complete   results/<campaign>/SHA256SUMS, CAMPAIGN_COMPLETE
 #
+# That is a comparison. An elastic campaign has the same stages but admission, starts/w<width>/<state>/round-<RR>/<arm>, and
+# tables of its own: workflow/rules/elastic.smk.
+#
 # snakemake                                   run the default campaign, or what is left of it
 # snakemake -n                                preview its matrix
 # snakemake --config campaign=NAME            another campaign
@@ -25,13 +28,7 @@ configfile: "config/config.yaml"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/plan.smk"
-include: "workflow/rules/admit.smk"
-include: "workflow/rules/measure.smk"
-include: "workflow/rules/validate.smk"
-include: "workflow/rules/aggregate.smk"
-include: "workflow/rules/analyse.smk"
-include: "workflow/rules/plots.smk"
-include: "workflow/rules/report.smk"
+include: f"workflow/rules/{PIPELINE.plan.kind}.smk"
 include: "workflow/rules/complete.smk"
 
 

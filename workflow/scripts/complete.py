@@ -3,15 +3,13 @@
 import sys
 
 from ep_campaign.command import parser, results_of, run
-from ep_campaign.completion import complete
-from ep_campaign.validate.folder import open_plan
+from ep_campaign.kinds import complete_any
 
 
 def main() -> None:
     """Completes `--results`."""
-    results = results_of(parser(__doc__ or "").parse_args())
-    plan = open_plan(results)
-    print(f"{plan.name}: {complete(plan, results).value}", file=sys.stderr)
+    name, state = complete_any(results_of(parser(__doc__ or "").parse_args()))
+    print(f"{name}: {state.value}", file=sys.stderr)
 
 
 run(main)

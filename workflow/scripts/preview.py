@@ -3,16 +3,15 @@
 import argparse
 
 from ep_campaign.command import run
-from ep_campaign.expand import load_plan
+from ep_campaign.kinds import preview_any
 from ep_campaign.pipeline import SHAPES, campaign_path
-from ep_campaign.preview import preview
 
 
 def main() -> None:
     """Previews `--campaign`."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--campaign", required=True, help="name of a file of config/campaigns/, without .yaml")
-    print(preview(load_plan(campaign_path(arguments.parse_args().campaign), SHAPES)), end="")
+    print(preview_any(campaign_path(arguments.parse_args().campaign), SHAPES), end="")
 
 
 run(main)

@@ -3,18 +3,17 @@
 import sys
 
 from ep_campaign.command import parser, results_of, run
-from ep_campaign.summary import State, read_summary
-from ep_campaign.verdict_table import verdict_table
+from ep_campaign.kinds import ending_text
+from ep_campaign.validate.finding import State
 
 EXIT_PARTIAL = 3
 
 
 def main() -> None:
     """Prints the verdict table of `--results`."""
-    results = results_of(parser(__doc__ or "").parse_args())
-    summary = read_summary(results.statistics)
-    print(verdict_table(summary, results.root / "RESULTS.md"), end="")
-    if summary.head.state is State.PARTIAL:
+    text, state = ending_text(results_of(parser(__doc__ or "").parse_args()))
+    print(text, end="")
+    if state is State.PARTIAL:
         sys.exit(EXIT_PARTIAL)
 
 

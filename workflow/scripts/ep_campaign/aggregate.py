@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ep_campaign.layout import Results
     from ep_campaign.plan import Plan
+    from ep_campaign.plan_document import PlanDocument
     from ep_campaign.startfile import Record
     from ep_campaign.validate.attempt import Attempt
     from ep_campaign.validate.finding import Violation
@@ -40,7 +41,7 @@ Times = dict[tuple[str, ...], "npt.NDArray[np.int64]"]
 _PHASES = tuple(Phase)
 
 
-def read_validation(plan: Plan, results: Results) -> dict[str, Any]:
+def read_validation(plan: PlanDocument, results: Results) -> dict[str, Any]:
     """The validation of a results folder.
 
     Raises:

@@ -8,28 +8,49 @@ it, and only over a folder that validates now as it did before it was summarised
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ep_campaign.aggregate import read_validation
 from ep_campaign.errors import CampaignError, Refusal
 from ep_campaign.layout import UNSUMMED
+from ep_campaign.plan_document import PlanDocument
 from ep_campaign.products import Stage, wrong_products
 from ep_campaign.validate import Severity, State, Validation, validate
 from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_file, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from ep_campaign.layout import Results
     from ep_campaign.plan import Plan
+
+AnyPlan = TypeVar("AnyPlan", bound=PlanDocument)
 
 MARK_SCHEMA = "ep-campaign/mark/1"
 PARTIAL_NAME = "PARTIAL"
 
 
 def complete(plan: Plan, results: Results) -> State:
+    """Completes the folder of a comparison; as `seal`."""
+    return seal(plan, results, validate, lambda: _wrong_products(results), lambda: _raw(plan, results))
+
+
+def seal(
+    plan: AnyPlan,
+    results: Results,
+    validate_now: Callable[[AnyPlan, Results], Validation],
+    products: Callable[[], Iterable[Refusal]],
+    raw: Callable[[], Iterable[Path]],
+) -> State:
     """Writes `SHA256SUMS`, then `CAMPAIGN_COMPLETE` or `PARTIAL`; returns which of both states it is.
+
+    Args:
+        plan: Plan of any kind of campaign.
+        results: Folder.
+        validate_now: The validation of that kind.
+        products: What is wrong with what the stages wrote.
+        raw: Raw files that the checksums must cover where they exist.
 
     Raises:
         CampaignError: A product is missing or edited, or the folder changed since it was validated; no mark is left.
@@ -37,12 +58,12 @@ def complete(plan: Plan, results: Results) -> State:
     """
     retract(results)
     told = read_validation(plan, results)
-    found = validate(plan, results)
-    refusals = [*_changed(told, found, results), *_wrong_products(results)]
+    found = validate_now(plan, results)
+    refusals = [*_changed(told, found, results), *products()]
     if refusals:
         raise CampaignError(refusals)
     files = list(evidence(results))
-    _require_raw(plan, results, files)
+    _require_raw(results, raw(), files)
     write_atomically(results.checksums, b"".join(checksum_line(results.root, path) for path in files))
     mark = _mark(found, results, len(files))
     if found.state is State.COMPLETE:
@@ -89,12 +110,17 @@ def _changed(told: dict[str, Any], found: Validation, results: Results) -> Itera
         yield Refusal("changed_since_validation", message, results.validation.name)
 
 
-def _require_raw(plan: Plan, results: Results, files: list[Path]) -> None:
-    """Whatever the state is, the raw files that lie where the plan puts them are among those that are summed."""
+def _raw(plan: Plan, results: Results) -> list[Path]:
+    """Raw files of a comparison, where the plan puts them."""
     wanted = [results.plan, results.worker, *(results.admission(ep_size) for ep_size in plan.num_rounds)]
     for start in plan.starts:
         wanted += results.start(start.id).glob("outcome-*.json")
         wanted += results.start(start.id).glob("attempt-*/start.json")
+    return wanted
+
+
+def _require_raw(results: Results, wanted: Iterable[Path], files: list[Path]) -> None:
+    """Whatever the state is, the raw files are among those that are summed."""
     there = set(files)
     refusals = [
         Refusal("not_summed", "is evidence, and no checksum covers it", path.relative_to(results.root).as_posix())
@@ -108,6 +134,14 @@ def _require_raw(plan: Plan, results: Results, files: list[Path]) -> None:
 def _wrong_products(results: Results) -> Iterator[Refusal]:
     for stage in Stage:
         yield from wrong_products(results, stage)
+
+
+def missing_products(results: Results, products: Iterable[Path]) -> Iterator[Refusal]:
+    """Products that are not there."""
+    for path in products:
+        if not path.is_file():
+            message = "is missing; the stages before this one write it: summarise the folder again"
+            yield Refusal("missing_product", message, str(path.relative_to(results.root)))
 
 
 def _mark(found: Validation, results: Results, num_files: int) -> dict[str, Any]:

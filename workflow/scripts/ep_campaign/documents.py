@@ -21,6 +21,7 @@ from ep_campaign.campaign import (
     RouteModel,
     field_table,
 )
+from ep_campaign.elastic.documents import ELASTIC_README, ELASTIC_SECTIONS, elastic_schema
 
 CONFIG = Path("config")
 _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
@@ -81,6 +82,8 @@ def generated() -> dict[Path, str]:
         + "\n",
         CONFIG / "campaign.annotated.yaml": annotated(),
         CONFIG / "README.md": _README + "".join(_markdown(title, model) for title, model in _SECTIONS),
+        CONFIG / "elastic.schema.json": elastic_schema(),
+        CONFIG / "ELASTIC.md": ELASTIC_README + "".join(_markdown(title, model) for title, model in ELASTIC_SECTIONS),
     }
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ep_campaign.errors import CampaignError, Refusal, refuse
-from ep_campaign.plan import Plan, read_plan
-from ep_worker.contract.canonical import pretty_json, source_digest, write_atomically
+from ep_campaign.plan_document import PlanDocument, read_document
+from ep_worker.contract.canonical import pretty_json, sha256_text, source_digest, write_atomically
 
 if TYPE_CHECKING:
     from ep_campaign.layout import Results
@@ -25,8 +25,11 @@ LOCK_FOLDER_VARIABLE = "EP_CAMPAIGN_LOCK_FOLDER"
 _LOCK_FOLDER = "/dev/shm"  # noqa: S108 - that it is the same for all users, whatever their TMPDIR, is the point
 
 
-def worker_digest() -> str:
-    """Digest of the worker's sources in this checkout."""
+def worker_digest(kind: str = "comparison") -> str:
+    """Digest of what measures a kind of campaign in this checkout: the worker; for `elastic` the engine and the load too."""
+    if kind == "elastic":
+        roots = (WORKER_ROOT, WORKER_ROOT.with_name("ep_serve"), WORKER_ROOT.with_name("ep_load"))
+        return sha256_text("".join(source_digest(root) for root in roots))
     return source_digest(WORKER_ROOT)
 
 
@@ -35,7 +38,7 @@ def analysis_digest() -> str:
     return source_digest(ANALYSIS_ROOT)
 
 
-def check_plan(plan: Plan, results: Results) -> None:
+def check_plan(plan: PlanDocument, results: Results) -> None:
     """Refuses a results folder that another plan made.
 
     Raises:
@@ -43,7 +46,7 @@ def check_plan(plan: Plan, results: Results) -> None:
     """
     if not results.plan.exists():
         return
-    made_by = read_plan(results.plan)
+    made_by = PlanDocument(read_document(results.plan))
     if made_by.digest == plan.digest:
         return
     names = sorted(set(plan.document) | set(made_by.document))

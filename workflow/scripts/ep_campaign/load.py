@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -14,6 +14,8 @@ from ep_campaign.errors import CampaignError, Refusal, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _CODES = {
     "extra_forbidden": "unknown_key",
@@ -66,12 +68,7 @@ def load_campaign(path: Path, shapes_path: Path) -> Campaign:
     """
     value = read_yaml(path)
     where = str(path)
-    if not isinstance(value, dict):
-        raise refuse("not_a_mapping", f"holds a {type(value).__name__}, expected a mapping of campaign fields", where)
-    try:
-        campaign = Campaign.model_validate(value)
-    except ValidationError as error:
-        raise CampaignError([_refusal(where, item) for item in _causes(error.errors())]) from None
+    campaign = as_campaign(Campaign, value, where)
     shapes = read_yaml(shapes_path)
     refusals = [
         Refusal(code, message, f"{where}: {field}") for code, field, message in problems(campaign, path, shapes)
@@ -80,6 +77,20 @@ def load_campaign(path: Path, shapes_path: Path) -> Campaign:
         raise CampaignError(refusals)
     filled = tuple(with_shape(profile, shapes) for profile in campaign.profiles)
     return campaign.model_copy(update={"profiles": filled})
+
+
+def as_campaign(model: type[Model], value: Any, where: str) -> Model:
+    """What a campaign file holds, as the model of its kind.
+
+    Raises:
+        CampaignError: With every refusal that single fields earn.
+    """
+    if not isinstance(value, dict):
+        raise refuse("not_a_mapping", f"holds a {type(value).__name__}, expected a mapping of campaign fields", where)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise CampaignError([_refusal(model, where, item) for item in _causes(error.errors())]) from None
 
 
 def _causes(errors: list[Any]) -> list[Any]:
@@ -94,12 +105,12 @@ def _causes(errors: list[Any]) -> list[Any]:
     ]
 
 
-def _refusal(where: str, item: Any) -> Refusal:
+def _refusal(model: type[BaseModel], where: str, item: Any) -> Refusal:
     place = ".".join(str(part) for part in item["loc"]) or "(top level)"
     code = _CODES.get(item["type"], "bad_value")
     message = item["msg"].removeprefix("Value error, ")
     if code == "unknown_key":
-        near = difflib.get_close_matches(str(item["loc"][-1]), _keys_at(item["loc"][:-1]), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(item["loc"][-1]), _keys_at(model, item["loc"][:-1]), n=1, cutoff=0.5)
         message = f"unknown key{f'; did you mean {near[0]!r}?' if near else ''}"
     elif item["type"] != "missing" and not isinstance(item["input"], dict | list):
         message = f"found {item['input']!r}: {message}"
@@ -108,8 +119,8 @@ def _refusal(where: str, item: Any) -> Refusal:
     return Refusal(code, message, f"{where}: {place}")
 
 
-def _keys_at(location: tuple[int | str, ...]) -> list[str]:
-    model: Any = Campaign
+def _keys_at(root: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    model: Any = root
     for part in location:
         if isinstance(part, str) and isinstance(model, type) and issubclass(model, BaseModel):
             fields = {info.alias or name: info for name, info in model.model_fields.items()}

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ep_campaign.errors import refuse
-from ep_campaign.expand import load_plan
 from ep_campaign.identity import (
     Locked,
     accept_worker,
@@ -21,13 +20,16 @@ from ep_campaign.identity import (
     node_set_lock_path,
     worker_digest,
 )
+from ep_campaign.kinds import load_any_plan
 from ep_campaign.layout import Results
 
 if TYPE_CHECKING:
+    from ep_campaign.elastic.plan import ElasticPlan
     from ep_campaign.plan import Plan
 
 CAMPAIGNS = Path("config/campaigns")
 SHAPES = Path("config/shapes.yaml")
+PUBLISHED = Path("config/published")
 LOCAL_NODE_SET = "local"
 
 
@@ -54,7 +56,7 @@ class Pipeline:
         new_worker: Reason for accepting another worker; empty where none was given.
     """
 
-    plan: Plan
+    plan: Plan | ElasticPlan
     results: Results
     summary_only: bool
     new_worker: str
@@ -62,7 +64,7 @@ class Pipeline:
     @cached_property
     def worker_digest(self) -> str:
         """Digest of this checkout's worker."""
-        return worker_digest()
+        return worker_digest(self.plan.kind)
 
     @cached_property
     def analysis_digest(self) -> str:
@@ -129,7 +131,7 @@ def open_pipeline(config: dict[str, Any]) -> Pipeline:
         raise refuse("unknown_config", f"unknown --config {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     if config["summary"] not in ("", "only"):
         raise refuse("bad_config", f"summary={config['summary']!r}; expected summary=only, or nothing")
-    plan = load_plan(campaign_path(str(config["campaign"])), SHAPES)
+    plan = load_any_plan(campaign_path(str(config["campaign"])), SHAPES)
     results = Results(Path(str(config["results"])) / plan.name)
     blocking = next((path for path in (results.root, *results.root.parents) if path.exists()), Path())
     if not blocking.is_dir():

@@ -1,17 +1,15 @@
-"""The plan as every stage reads it: one JSON document, its digest, and the start specifications that follow from it.
+"""The plan of a comparison as every stage reads it: one document, its digest, and the start specifications that follow from it.
 
 Standard library and contract only: the job that runs a start imports this module and must cost milliseconds.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.errors import refuse
-from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_text
+from ep_campaign.plan_document import PLAN_SCHEMA, PlanDocument, read_document
 from ep_worker.contract.capabilities import CAPABILITIES, Capability
 from ep_worker.contract.series import Cell, Measurement, resolve
 from ep_worker.contract.spec import ArmSpec, Shape, StartSpec, route_from_json
@@ -20,7 +18,8 @@ from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
 if TYPE_CHECKING:
     from pathlib import Path
 
-PLAN_SCHEMA = "ep-campaign/plan/1"
+__all__ = ["PLAN_SCHEMA", "Plan", "Start", "read_plan"]
+
 COLLECTIVE_BACKEND = {Device.CPU: "gloo", Device.CUDA: "nccl"}
 
 
@@ -50,24 +49,8 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A resolved campaign.
-
-    Attributes:
-        document: What `plan.json` holds. No host, path, git state or worker digest is in it.
-    """
-
-    document: dict[str, Any]
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the document's canonical JSON."""
-        return sha256_text(canonical_json(self.document))
-
-    @property
-    def name(self) -> str:
-        """Name of the campaign."""
-        return str(self.document["campaign"])
+class Plan(PlanDocument):
+    """A resolved comparison."""
 
     @property
     def device(self) -> Device:
@@ -168,29 +151,11 @@ class Plan:
             watchdog_s=limits["start_timeout_s"],
         )
 
-    def text(self) -> str:
-        """The text of `plan.json`."""
-        return pretty_json({**self.document, "digest": self.digest})
-
 
 def read_plan(path: Path) -> Plan:
     """The plan of a results folder.
 
     Raises:
-        CampaignError: The file is not a plan of this version, or was altered after it was written.
+        CampaignError: As `read_document` does.
     """
-    try:
-        document = json.loads(path.read_text(encoding="ascii"))
-        digest, schema = str(document.pop("digest")), document["schema"]
-        plan = Plan(document)
-        found = plan.digest  # a NaN in it has no canonical form
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise refuse(
-            "bad_plan", f"is not a plan ({type(error).__name__}: {error}); expected the file that plan wrote", str(path)
-        ) from None
-    if schema != PLAN_SCHEMA:
-        raise refuse("plan_schema", f"has schema {schema!r}, this version reads {PLAN_SCHEMA!r}", str(path))
-    if found != digest:
-        message = f"digest is {found[:16]}, the file says {digest[:16]}: it was altered after it was written"
-        raise refuse("plan_altered", message, str(path))
-    return plan
+    return Plan(read_document(path))

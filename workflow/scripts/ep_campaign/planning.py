@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ep_campaign.expand import load_plan
 from ep_campaign.identity import check_plan
+from ep_campaign.kinds import load_any_plan
 from ep_campaign.load import load_campaign
 from ep_campaign.pipeline import SHAPES, campaign_path
 from ep_campaign.routes import read_trace
@@ -24,10 +24,10 @@ def write_plan(campaign: str, results: Results) -> None:
         CampaignError: The campaign is refused, or the folder holds another plan.
     """
     path = campaign_path(campaign)
-    plan = load_plan(path, SHAPES)
+    plan = load_any_plan(path, SHAPES)
     check_plan(plan, results)
     results.root.mkdir(parents=True, exist_ok=True)
-    for route in load_campaign(path, SHAPES).routes:
+    for route in load_campaign(path, SHAPES).routes if plan.kind == "comparison" else ():
         if route.trace is not None:
             text = read_trace(path.parent / route.trace)
             target = results.root / "traces" / f"{sha256_text(text)}.csv"

@@ -20,6 +20,7 @@ from ep_worker.contract.terms import Loop, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -42,10 +43,7 @@ def read_samples(attempt: Attempt, found: list[Violation]) -> bytes | None:
     if expected > planned:
         return None  # its records' shapes are not the plan's, and nobody knows how much there is to read
     try:
-        path = attempt.folder / SAMPLES_FILE
-        if path.exists() and not path.is_file():
-            raise OSError("is no regular file")
-        packed = path.read_bytes()
+        packed = _plain_bytes(attempt.folder / SAMPLES_FILE)
         unpacker = zlib.decompressobj(wbits=_GZIP_WBITS)
         data = unpacker.decompress(packed, expected + 1)
     except FileNotFoundError:
@@ -97,6 +95,18 @@ def times(data: bytes, samples: Samples) -> npt.NDArray[np.int64]:
     """The raw times of one record [ns], [sample, rank, phase]."""
     count = math.prod(samples.shape)
     return np.frombuffer(data, dtype="<i8", count=count, offset=samples.offset_bytes).reshape(samples.shape)
+
+
+def _plain_bytes(path: Path) -> bytes:
+    """The bytes of a regular file: a pipe would be waited for without end.
+
+    Raises:
+        OSError: There is none, or it is something else.
+    """
+    if path.exists() and not path.is_file():
+        msg = "is no regular file"
+        raise OSError(msg)
+    return path.read_bytes()
 
 
 def _num_bytes(samples: Samples) -> int:
