@@ -98,7 +98,8 @@ class Pipeline:
 
     def num_nodes(self, ep_size: int) -> int:
         """Hosts that a start of an EP size runs on."""
-        return ep_size // int(self.plan.ep_entry(ep_size)["ranks_per_pod"])
+        sizes = {size["ranks"]: size["ranks_per_pod"] for size in self.plan.document["ep_sizes"]}
+        return ep_size // int(sizes[ep_size])
 
     def hold(self, *, here: bool) -> list[Locked]:
         """Takes the campaign's lock, and this machine's if anything is to be measured `here`; records the worker.

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.attempt import append_end, append_journal, controller, utc_now
+from ep_campaign.attempt import controller, utc_now
 from ep_campaign.drivers.convergence import Verdict
 from ep_campaign.drivers.follow import follow
 from ep_campaign.elastic.resize import patience, resize_under_load
@@ -16,6 +16,7 @@ from ep_campaign.elastic.sweep import sweep
 from ep_campaign.elastic.target import make_driver
 from ep_campaign.elastic.transport import transport_fault
 from ep_campaign.errors import CampaignError
+from ep_campaign.journal import append_begin, append_end
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def run_elastic_attempt(plan: ElasticPlan, results: Results, start: ElasticStart
     folder = results.attempt(start.id, attempt)
     folder.mkdir(parents=True)
     began_utc, began = utc_now(), time.monotonic()
-    entry = {"event": "begin", "kind": "scored", "start": start.id, "attempt": attempt, "at_utc": began_utc}
-    sequence = append_journal(results, entry)
+    entry = {"kind": "scored", "start": start.id, "attempt": attempt, "at_utc": began_utc}
+    sequence = append_begin(results, entry)
     measured = _Attempt(plan, start, folder).run()
     clock = {"began_utc": began_utc, "ended_utc": utc_now(), "seconds": round(time.monotonic() - began, 3)}
     record = _record(
