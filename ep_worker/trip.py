@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ep_worker.arrivals import Finding
+from ep_worker.backends.protocol import Slots
 from ep_worker.contract.terms import Loop
 from ep_worker.oracle import OutputError
 from ep_worker.reason import Reason
@@ -141,6 +142,13 @@ class Trip:
 def digest_of(arrived: Arrived) -> int:
     """A sum over every bit pattern of the rows that some local expert gets: the same for the same rows in any order."""
     rows = arrived.rows
+    if isinstance(rows, Slots):
+        num_slots = rows.payload_LMH.shape[1]
+        used_LM = torch.arange(num_slots, device=rows.count_L.device) < rows.count_L[:, None]
+        total = _row_sums(rows.payload_LMH.flatten(0, 1))[used_LM.flatten()].sum()
+        if rows.scale_LMB is not None:
+            total = total + rows.scale_LMB[used_LM].contiguous().view(torch.int32).sum(dtype=torch.int64)
+        return int(total)
     used_N = (rows.expert_NK >= 0).any(1)
     total = _row_sums(rows.payload_NH)[used_N].sum()
     if rows.scale_NB is not None:
