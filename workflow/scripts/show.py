@@ -1,8 +1,9 @@
-"""Prints the verdicts of a campaign: what a run ends with. Exit status 3 where the campaign is PARTIAL."""
+"""Prints the verdicts of a sealed campaign: what a run ends with. Exit status 3 where it is PARTIAL, 2 where it is altered."""
 
 import sys
 
 from ep_campaign.command import parser, results_of, run
+from ep_campaign.seal import check_seal
 from ep_campaign.summary import State, read_summary
 from ep_campaign.verdict_table import verdict_table
 
@@ -12,6 +13,7 @@ EXIT_PARTIAL = 3
 def main() -> None:
     """Prints the verdict table of `--results`."""
     results = results_of(parser(__doc__ or "").parse_args())
+    check_seal(results)
     summary = read_summary(results.statistics)
     print(verdict_table(summary, results.root / "RESULTS.md"), end="")
     if summary.head.state is State.PARTIAL:

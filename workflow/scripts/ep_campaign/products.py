@@ -87,5 +87,7 @@ def wrong_products(results: Results, stage: Stage) -> Iterator[Refusal]:
         if not path.is_file():
             yield Refusal("missing_product", f"is missing, stage {stage.value} wrote it; {remedy}", name)
         elif (found := sha256_file(path)) != digest:
-            message = f"found SHA-256 {found[:16]}, expected {str(digest)[:16]}, as stage {stage.value} wrote it; {remedy}"
+            message = (
+                f"found SHA-256 {found[:16]}, expected {str(digest)[:16]}, as stage {stage.value} wrote it; {remedy}"
+            )
             yield Refusal("edited_product", message, name)

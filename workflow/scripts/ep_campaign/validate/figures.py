@@ -5,6 +5,7 @@ Legend: S samples, R ranks, P phases.
 
 from __future__ import annotations
 
+import errno
 import math
 import zlib
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from ep_worker.contract.terms import Loop, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -42,10 +44,7 @@ def read_samples(attempt: Attempt, found: list[Violation]) -> bytes | None:
     if expected > planned:
         return None  # its records' shapes are not the plan's, and nobody knows how much there is to read
     try:
-        path = attempt.folder / SAMPLES_FILE
-        if path.exists() and not path.is_file():
-            raise OSError("is no regular file")
-        packed = path.read_bytes()
+        packed = _read_regular(attempt.folder / SAMPLES_FILE)
         unpacker = zlib.decompressobj(wbits=_GZIP_WBITS)
         data = unpacker.decompress(packed, expected + 1)
     except FileNotFoundError:
@@ -65,6 +64,13 @@ def read_samples(attempt: Attempt, found: list[Violation]) -> bytes | None:
         )
         return None
     return data
+
+
+def _read_regular(path: Path) -> bytes:
+    """The bytes of a file; a pipe would be waited for without end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is no regular file")
+    return path.read_bytes()
 
 
 def check_samples(attempt: Attempt) -> Iterator[Violation]:
