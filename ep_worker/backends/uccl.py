@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,16 @@ def load() -> Library:
 
 
 def shipped_wrapper() -> Any:
-    """The `Buffer` class of the wrapper that an image ships under the name `deep_ep`, or None."""
-    try:
-        module: Any = import_build("deep_ep", "")
-    except MissingBackendError:
+    """The `Buffer` class of the wrapper that an image ships under the name `deep_ep`, or None.
+
+    Its source is looked at before it is imported: DeepEP itself would bring libraries of another arm into this process.
+    """
+    spec = find_spec("deep_ep")
+    source = Path(str(spec.origin)).with_name("buffer.py") if spec is not None else None
+    if source is None or not source.is_file() or "from uccl import ep" not in source.read_text(errors="replace"):
         return None
-    return module.Buffer if hasattr(module, "Buffer") and is_uccl_wrapper(module) else None
+    module: Any = import_build("deep_ep", ADVICE)
+    return module.Buffer if is_uccl_wrapper(module) else None
 
 
 def provenance() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ep_campaign.tables import ATTEMPTS, RECORDS, SAMPLES, TABLES, markdown
 from ep_worker.contract.canonical import canonical_json, sha256_text
 
 FROZEN = {
-    "attempts": "eccd9a8fcad337c6a0cfdafcd4178c8c45193b10561e9531f9757b6c2e046a45",
+    "attempts": "33a5646c6b74b9f21645dfaa981e1db06558648cd738ca0bcff75d7f3917f3eb",
     "samples": "177f3bfa3c6a5282dd42ce05534963d2612866563216de1dba55b622d3d167fd",
     "records": "d2ae99895a4ed8a57c341b54bb8e976d1b311c61d3748cf2d46d5110cfa122d5",
     "cells": "fadcd95ed8aa54431cf3ae863a06e19e60cc77174c89505e879969ef321caaed",

@@ -154,10 +154,36 @@ def test_a_start_in_the_place_of_another_is_refused(made: tuple[Plan, Results]) 
 
 
 def test_a_missing_start_is_partial(made: tuple[Plan, Results]) -> None:
-    """A start without an outcome is incomplete, not inconsistent."""
+    """A start that was never begun is incomplete, not inconsistent."""
     shutil.rmtree(made[1].start(START))
+    lines = made[1].journal.read_text().splitlines(keepends=True)
+    made[1].journal.write_text("".join(line for line in lines if f'"{START}"' not in line))
     assert _found(made) == {("missing_start", f"starts/{START}")}
     assert validate(*made).state is State.PARTIAL
+
+
+def test_a_begun_attempt_whose_folder_is_gone_is_refused(made: tuple[Plan, Results]) -> None:
+    """What was measured and is not there any more may have displeased somebody: the journal knows of it."""
+    shutil.rmtree(made[1].start(START))
+    assert ("attempt_missing", "journal.jsonl") in _found(made)
+    assert validate(*made).state is State.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("edit", "code"),
+    [
+        (lambda lines: [*lines, lines[0]], "attempt_repeated"),
+        (lambda lines: lines[1:], "journal_disagrees"),
+        (lambda lines: [], "journal_disagrees"),
+        (lambda lines: [line.replace('"sequence": 1,', '"sequence": 9,') for line in lines], "journal_disagrees"),
+    ],
+    ids=["begun twice", "a line lost", "all lost", "renumbered"],
+)
+def test_the_journal_and_the_attempts_must_agree(made: tuple[Plan, Results], edit: Any, code: str) -> None:
+    """Each attempt was begun once, in the place that its record says; torn lines are nobody's."""
+    journal = made[1].journal
+    journal.write_text("".join(edit(journal.read_text().splitlines(keepends=True))) + '{"torn": ')
+    assert (code, "journal.jsonl") in _found(made)
 
 
 def test_an_attempt_without_a_record_is_partial(made: tuple[Plan, Results]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -31,22 +32,6 @@ def module(name: str, **attributes: object) -> ModuleType:
     return made
 
 
-def buffer_class(home: str) -> type:
-    """A Buffer with what V1 must take, defined in a module of that name."""
-
-    class Buffer:
-        def __init__(
-            self, group, num_nvl_bytes, num_rdma_bytes, low_latency_mode, num_qps_per_rank, explicitly_destroy
-        ):
-            pass
-
-        def dispatch(self, x, num_worst_tokens, config):
-            pass
-
-    Buffer.__module__ = home
-    return Buffer
-
-
 def test_a_module_without_a_buffer_is_not_deepep(monkeypatch):
     """The name alone proves nothing."""
     monkeypatch.setitem(sys.modules, "deep_ep", module("deep_ep"))
@@ -55,15 +40,26 @@ def test_a_module_without_a_buffer_is_not_deepep(monkeypatch):
         deepep_v1.load()
 
 
-def test_the_wrapper_of_uccl_is_not_deepep(monkeypatch):
-    """UCCL ships a package named deep_ep: it serves backend uccl, and V1 refuses it."""
-    wrapper = module("deep_ep", Buffer=buffer_class("deep_ep.buffer"), Config=None, topk_idx_t=torch.int64)
-    monkeypatch.setitem(sys.modules, "deep_ep", wrapper)
-    monkeypatch.setitem(sys.modules, "deep_ep.buffer", module("deep_ep.buffer", ep=SimpleNamespace(__name__="uccl.ep")))
+def test_the_wrapper_of_uccl_is_not_deepep(monkeypatch, tmp_path):
+    """UCCL ships a package named deep_ep: it serves backend uccl, with its path and digest, and V1 refuses it."""
+    ep = "class Buffer: ...\nclass Proxy: ...\nConfig = None\n"
+    buffer = "from uccl import ep\n\nclass Buffer: ...\n"
+    files = {"uccl/__init__.py": "", "uccl/ep.py": ep, "deep_ep/__init__.py": "from .buffer import Buffer\n"}
+    for name, text in {**files, "deep_ep/buffer.py": buffer}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(MissingBackendError, match="UCCL-EP's wrapper of that name"):
+            deepep_v1.load()
+        library = uccl.load()
+    finally:
+        for name in ("deep_ep", "deep_ep.buffer", "uccl", "uccl.ep"):
+            sys.modules.pop(name, None)
 
-    with pytest.raises(MissingBackendError, match="UCCL-EP's wrapper of that name"):
-        deepep_v1.load()
-    assert wrapper.Buffer is uccl.shipped_wrapper()
+    assert "deep_ep.buffer" == library.buffer.__module__
+    digest = hashlib.sha256(buffer.encode()).hexdigest()
+    assert {"wrapper": str(tmp_path / "deep_ep/buffer.py"), "wrapper_sha256": digest} == library.extra
 
 
 def test_a_v1_build_does_not_serve_v2(monkeypatch, tmp_path):

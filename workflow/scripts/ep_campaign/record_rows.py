@@ -17,7 +17,7 @@ from ep_worker.contract.canonical import canonical_json
 from ep_worker.contract.terms import Loop, Phase, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -49,6 +49,7 @@ def attempt_row(attempt: Attempt, *, late: bool) -> dict[str, Any]:
         "began_utc": None if clock is None else clock.began_utc,
         "ended_utc": None if clock is None else clock.ended_utc,
         "seconds": None if clock is None else clock.seconds,
+        **_gang_seconds(launcher),
         "launcher_outcome": _text(launcher.get("outcome")),
         "hostnames": _hostnames(record),
         "image": record.image,
@@ -56,6 +57,16 @@ def attempt_row(attempt: Attempt, *, late: bool) -> dict[str, Any]:
         "git_commit": _text(controller.get("git_commit")),
         "git_dirty": controller["git_dirty"] if isinstance(controller.get("git_dirty"), bool) else None,
         "provenance": canonical_json(record.provenance) if record.provenance else None,
+    }
+
+
+def _gang_seconds(launcher: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the place added to what the ranks needed, on the controller's clock alone [s]; None where it got no further."""
+    seconds = (launcher.get("gang") or {}).get("seconds") or {}
+    whole = "ended" in seconds and "gone" in seconds
+    return {
+        "gang_start_seconds": seconds.get("started"),
+        "gang_end_seconds": round(seconds["gone"] - seconds["ended"], 3) if whole else None,
     }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from statistics import median
 from typing import TYPE_CHECKING
 
 from ep_campaign.stats.verdict import Verdict
-from ep_campaign.summary import Budget, Cost, Custody, Duration, FailureCount, Launches, Role
+from ep_campaign.summary import Budget, Cost, Custody, Duration, FailureCount, Gangs, Launches, Role
 from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:
@@ -57,7 +58,20 @@ def make_custody(attempts: Sequence[Attempt]) -> Custody:
         num_retried_starts=sum(count > 1 for count in tries.values()),
         num_late_starts=sum(attempt.late and attempt.scored for attempt in attempts),
         teardowns={how: sum(attempt.teardown == how for attempt in begun) for how in ("ok", "failed", "not_reached")},
+        gangs=_gangs(begun),
     )
+
+
+def _gangs(begun: Iterable[Attempt]) -> Gangs | None:
+    pairs = [
+        (a.gang_start_seconds, a.gang_end_seconds)
+        for a in begun
+        if a.gang_start_seconds is not None and a.gang_end_seconds is not None
+    ]
+    if not pairs:
+        return None
+    starts_s, ends_s = zip(*pairs, strict=True)
+    return Gangs(num_attempts=len(pairs), start_s=median(starts_s), end_s=median(ends_s))
 
 
 def make_durations(plan: Plan, attempts: Sequence[Attempt]) -> tuple[Duration, ...]:

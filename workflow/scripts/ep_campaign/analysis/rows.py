@@ -99,6 +99,8 @@ class Attempt:
     git_commit: str | None = None
     git_dirty: bool | None = None
     provenance: str | None = None
+    gang_start_seconds: float | None = None
+    gang_end_seconds: float | None = None
 
 
 Row = TypeVar("Row", Record, Attempt)

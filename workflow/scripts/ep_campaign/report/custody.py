@@ -81,6 +81,13 @@ def custody_section(source: Source) -> Section:
         f"Teardowns of backends: {teardowns}.",
         f"Oracle checks passed: {count(evidence.num_checks_passed)}; failed: {count(evidence.num_checks_failed)}.",
     ]
+    if custody.gangs is not None:
+        gangs = custody.gangs
+        before, after = significant(gangs.start_s, 2), significant(gangs.end_s, 2)
+        items.append(
+            f"Added by the cluster, median of {plural(gangs.num_attempts, 'gang')} on the controller's clock: {before} s until all "
+            f"pods ran, {after} s until the proof that nothing is left."
+        )
     items += _admission(source)
     return Section("custody", "Custody", Rank.EVIDENCE, (Bullets(tuple(items)),))
 

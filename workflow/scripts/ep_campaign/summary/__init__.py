@@ -10,7 +10,7 @@ from ep_campaign.summary.contrast import (
     Role,
     Ruling,
 )
-from ep_campaign.summary.custody import Advice, Budget, Cost, Custody, Duration, FailureCount, Launches, Observed
+from ep_campaign.summary.custody import Advice, Budget, Cost, Custody, Duration, FailureCount, Gangs, Launches, Observed
 from ep_campaign.summary.document import SUMMARY_SCHEMA, Summary, read_summary, write_summary
 from ep_campaign.summary.head import Arm, Cell, EpSize, Family, Head, LateStart, Payload, Profile, State
 from ep_campaign.summary.level import EpAxis, EpPoint, Level, Missing, Unsupported
@@ -33,6 +33,7 @@ __all__ = [
     "ExcludedRound",
     "FailureCount",
     "Family",
+    "Gangs",
     "Head",
     "Interval",
     "LateStart",

@@ -50,6 +50,22 @@ class Launches(BaseModel):
     failures: tuple[FailureCount, ...]
 
 
+class Gangs(BaseModel):
+    """What a cluster added to the time of the ranks themselves, on the controller's clock.
+
+    Attributes:
+        num_attempts: Attempts whose gang ran and was removed.
+        start_s: Median from asking for a gang until all of its pods ran [s].
+        end_s: Median from the end of its last pod until the proof that it was gone [s].
+    """
+
+    model_config = CLOSED
+
+    num_attempts: int
+    start_s: float
+    end_s: float
+
+
 class Custody(BaseModel):
     """Counts over all attempts.
 
@@ -59,6 +75,7 @@ class Custody(BaseModel):
         num_retried_starts: Starts with more than one attempt.
         num_late_starts: Starts whose counting attempt came late.
         teardowns: Attempts by how the backend was torn down: `ok`, `failed`, `not_reached`.
+        gangs: What a cluster added to the ranks' own time; None where starts were no gangs.
     """
 
     model_config = CLOSED
@@ -68,6 +85,7 @@ class Custody(BaseModel):
     num_retried_starts: int
     num_late_starts: int
     teardowns: dict[str, int]
+    gangs: Gangs | None = None
 
 
 class Observed(BaseModel):
