@@ -12,7 +12,7 @@ from serve.engines import SMALL, alive
 
 from ep_campaign.drivers.convergence import Convergence, Look, Rule, Verdict, baseline
 from ep_campaign.drivers.driver import Evidence
-from ep_campaign.drivers.engine import EngineDriver, EngineOptions, _start_ticks, command_options
+from ep_campaign.drivers.engine import EngineDriver, EngineOptions, _kind, _start_ticks, command_options
 from ep_campaign.drivers.probe import probe, serves
 from ep_campaign.errors import CampaignError
 
@@ -109,3 +109,21 @@ def test_command_options() -> None:
     """Flags stand alone where they are true, lists repeat, names come in order."""
     found = command_options({"seed": 3, "allow-shrink": True, "bound": False, "fault": ["stuck_503", "refuse_scale"]})
     assert ["--allow-shrink", "--fault=stuck_503", "--fault=refuse_scale", "--seed=3"] == found
+
+
+@pytest.mark.parametrize(
+    ("tcp", "loopback", "shared", "kind"),
+    [
+        (3, 3, 0, "tcp"),
+        (4, 4, 0, "tcp"),
+        (2, 2, 0, None),
+        (4, 3, 0, None),
+        (0, 0, 6, "shm"),
+        (1, 1, 6, None),
+        (0, 0, 4, None),
+    ],
+)
+def test_what_a_rank_s_gains_prove(tcp: int, loopback: int, shared: int, kind: str | None) -> None:
+    """Of three peers: a socket each to loopback at least and no memory, or two mappings each and no socket."""
+    row = {"num_tcp_sockets": tcp, "num_tcp_loopback": loopback, "num_shared_maps": shared}
+    assert kind == _kind(row, 3)

@@ -23,8 +23,10 @@ from ep_campaign.elastic.completion import complete_elastic
 from ep_campaign.elastic.ending import elastic_ending, elastic_preview
 from ep_campaign.elastic.figures import draw_elastic_figures, elastic_figure_names
 from ep_campaign.elastic.report import write_elastic_report
+from ep_campaign.elastic.tables import ELASTIC_TABLES
 from ep_campaign.elastic.validate import validate_elastic
 from ep_campaign.errors import CampaignError
+from ep_campaign.products import Stage, record_products
 from ep_campaign.validate import State
 from ep_campaign.validate.report import write
 
@@ -38,12 +40,15 @@ NARROW, GROW = "w2/narrow/round-01/tcp", "w4/grow/round-01/tcp"
 
 
 def summarise(plan: ElasticPlan, results: Results) -> State:
-    """Every stage after measuring."""
-    write(validate_elastic(plan, results), results)
+    """Every stage after measuring, as its script does it."""
+    record_products(results, Stage.VALIDATE, [write(validate_elastic(plan, results), results)])
     aggregate_elastic(plan, results)
+    record_products(results, Stage.AGGREGATE, [results.table(table.name) for table in ELASTIC_TABLES])
     analyse_elastic(plan, results)
-    draw_elastic_figures(plan, results, read_elastic_statistics(plan, results))
-    write_elastic_report(plan, results)
+    record_products(results, Stage.ANALYSE, [results.statistics])
+    figures = draw_elastic_figures(plan, results, read_elastic_statistics(plan, results))
+    record_products(results, Stage.PLOTS, figures)
+    record_products(results, Stage.REPORT, write_elastic_report(plan, results))
     return complete_elastic(plan, results)
 
 
@@ -202,6 +207,16 @@ class TestRefusals:
         released = [{"proved": False, "left": ["process 7"], "not_ours": []}]
         altered(results, GROW, server_log=[None], teardown="failed", released=released)
         assert (State.COMPLETE, ["no_server_log", "teardown_failed"]) == self.codes(plan, results)
+
+    def test_an_edited_table(self, tmp_path: Path) -> None:
+        """A product that is not what its stage wrote is never sealed, and leaves no mark."""
+        plan, results = make_folder(tmp_path)
+        summarise(plan, results)
+        results.table("passes").write_bytes(results.table("requests").read_bytes())
+        with pytest.raises(CampaignError) as caught:
+            complete_elastic(plan, results)
+        assert ("edited_product",) == caught.value.codes
+        assert not results.complete.exists()
 
     def test_stages_in_their_order(self, tmp_path: Path) -> None:
         """Nothing is aggregated or analysed that was not validated, and no figure is read that was not analysed."""

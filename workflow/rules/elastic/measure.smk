@@ -9,8 +9,8 @@ rule measure:
         f"{ROOT}/logs/starts/w{{width}}/{{slot}}-{{attempt}}.log",
     wildcard_constraints:
         width=r"\d+",
-    localrule: True
     priority: lambda wildcards: PIPELINE.priority(f"w{wildcards.width}/{wildcards.slot}")
+    localrule: True
     resources:
         node_set=1,
     message:

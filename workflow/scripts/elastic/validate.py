@@ -7,6 +7,7 @@ from ep_campaign.completion import retract
 from ep_campaign.elastic.plan import read_elastic_plan
 from ep_campaign.elastic.validate import validate_elastic
 from ep_campaign.errors import EXIT_REFUSED
+from ep_campaign.products import Stage, record_products
 from ep_campaign.validate import State
 from ep_campaign.validate.report import write
 
@@ -16,7 +17,8 @@ def main() -> None:
     results = results_of(parser(__doc__ or "").parse_args())
     retract(results)
     found = validate_elastic(read_elastic_plan(results.plan), results)
-    write(found, results)
+    kept = write(found, results)
+    record_products(results, Stage.VALIDATE, [kept])
     print(found.text(), end="", file=sys.stderr)
     if found.state is State.REFUSED:
         raise SystemExit(EXIT_REFUSED)

@@ -14,12 +14,12 @@ from ep_campaign.aggregate import read_validation
 from ep_campaign.errors import CampaignError, Refusal
 from ep_campaign.layout import UNSUMMED
 from ep_campaign.plan_document import PlanDocument
-from ep_campaign.products import Stage, wrong_products
+from ep_campaign.products import ALWAYS, Stage, wrong_products
 from ep_campaign.validate import Severity, State, Validation, validate
 from ep_worker.contract.canonical import canonical_json, pretty_json, sha256_file, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from ep_campaign.layout import Results
@@ -32,15 +32,14 @@ MARK_SCHEMA = "ep-campaign/mark/1"
 
 def complete(plan: Plan, results: Results) -> State:
     """Completes the folder of a comparison; as `seal`."""
-    return seal(plan, results, validate, lambda: _wrong_products(results), lambda: _raw(plan, results))
+    return seal(plan, results, validate, ALWAYS)
 
 
 def seal(
     plan: AnyPlan,
     results: Results,
     validate_now: Callable[[AnyPlan, Results], Validation],
-    products: Callable[[], Iterable[Refusal]],
-    raw: Callable[[], Iterable[Path]],
+    always: Mapping[Stage, tuple[str, ...]],
 ) -> State:
     """Writes `SHA256SUMS`, then `CAMPAIGN_COMPLETE` or `PARTIAL`; returns which of both states it is.
 
@@ -48,8 +47,7 @@ def seal(
         plan: Plan of any kind of campaign.
         results: Folder.
         validate_now: The validation of that kind.
-        products: What is wrong with what the stages wrote.
-        raw: Raw files that the checksums must cover where they exist.
+        always: What each stage of that kind writes whatever the plan is.
 
     Raises:
         CampaignError: A product is missing or edited, or the folder changed since it was validated; no mark is left.
@@ -58,11 +56,11 @@ def seal(
     retract(results)
     told = read_validation(plan, results)
     found = validate_now(plan, results)
-    refusals = [*_changed(told, found, results), *products()]
+    refusals = [*_changed(told, found, results), *_wrong_products(results, always)]
     if refusals:
         raise CampaignError(refusals)
     files = list(evidence(results))
-    _require_raw(results, raw(), files)
+    _require_raw(plan, results, files)
     write_atomically(results.checksums, b"".join(checksum_line(results.root, path) for path in files))
     mark = _mark(found, results, len(files))
     if found.state is State.COMPLETE:
@@ -104,17 +102,12 @@ def _changed(told: dict[str, Any], found: Validation, results: Results) -> Itera
         yield Refusal("changed_since_validation", message, results.validation.name)
 
 
-def _raw(plan: Plan, results: Results) -> list[Path]:
-    """Raw files of a comparison, where the plan puts them."""
-    wanted = [results.plan, results.worker, *(results.admission(ep_size) for ep_size in plan.num_rounds)]
-    for start in plan.starts:
-        wanted += results.start(start.id).glob("outcome-*.json")
-        wanted += results.start(start.id).glob("attempt-*/start.json")
-    return wanted
-
-
-def _require_raw(results: Results, wanted: Iterable[Path], files: list[Path]) -> None:
-    """Whatever the state is, the raw files are among those that are summed."""
+def _require_raw(plan: PlanDocument, results: Results, files: list[Path]) -> None:
+    """Whatever the state is, the raw files that lie where the plan puts them are among those that are summed."""
+    wanted = [results.plan, results.worker, *results.root.glob("admission/*.json")]
+    for start_id in plan.start_ids:
+        wanted += results.start(start_id).glob("outcome-*.json")
+        wanted += results.start(start_id).glob("attempt-*/start.json")
     there = set(files)
     refusals = [
         Refusal("not_summed", "is evidence, and no checksum covers it", path.relative_to(results.root).as_posix())
@@ -125,17 +118,9 @@ def _require_raw(results: Results, wanted: Iterable[Path], files: list[Path]) ->
         raise CampaignError(refusals)
 
 
-def _wrong_products(results: Results) -> Iterator[Refusal]:
+def _wrong_products(results: Results, always: Mapping[Stage, tuple[str, ...]]) -> Iterator[Refusal]:
     for stage in Stage:
-        yield from wrong_products(results, stage)
-
-
-def missing_products(results: Results, products: Iterable[Path]) -> Iterator[Refusal]:
-    """Products that are not there."""
-    for path in products:
-        if not path.is_file():
-            message = "is missing; the stages before this one write it: summarise the folder again"
-            yield Refusal("missing_product", message, str(path.relative_to(results.root)))
+        yield from wrong_products(results, stage, always)
 
 
 def _mark(found: Validation, results: Results, num_files: int) -> dict[str, Any]:

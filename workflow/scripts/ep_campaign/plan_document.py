@@ -44,6 +44,11 @@ class PlanDocument:
         """What kind of question it asks."""
         return str(self.document["kind"])
 
+    @property
+    def start_ids(self) -> list[str]:
+        """Every start, in order."""
+        return [str(start["id"]) for start in self.document["starts"]]
+
     def text(self) -> str:
         """The text of `plan.json`."""
         return pretty_json({**self.document, "digest": self.digest})

@@ -14,7 +14,7 @@ from ep_campaign.jsonfile import read_object
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from ep_campaign.layout import Results
@@ -39,7 +39,7 @@ ALWAYS = {
     Stage.PLOTS: (),
     Stage.REPORT: ("RESULTS.md", "pr.md", "report.html"),
 }
-"""What a stage writes whatever the plan is; figures depend on it."""
+"""What a stage of a comparison writes whatever the plan is; figures depend on it."""
 
 
 def record_products(results: Results, stage: Stage, paths: Iterable[Path]) -> None:
@@ -54,18 +54,25 @@ def record_products(results: Results, stage: Stage, paths: Iterable[Path]) -> No
     write_atomically(results.products(stage.value), pretty_json(value))
 
 
-def check_products(results: Results, *stages: Stage) -> None:
+def check_products(results: Results, *stages: Stage, always: Mapping[Stage, tuple[str, ...]] = ALWAYS) -> None:
     """Refuses products that are not what their stages wrote.
+
+    Args:
+        results: Folder.
+        stages: Whose products are checked.
+        always: What each stage of this kind of campaign writes whatever the plan is.
 
     Raises:
         CampaignError: `missing_product` or `edited_product`, once for each file.
     """
-    refusals = [refusal for stage in stages for refusal in wrong_products(results, stage)]
+    refusals = [refusal for stage in stages for refusal in wrong_products(results, stage, always)]
     if refusals:
         raise CampaignError(refusals)
 
 
-def wrong_products(results: Results, stage: Stage) -> Iterator[Refusal]:
+def wrong_products(
+    results: Results, stage: Stage, always: Mapping[Stage, tuple[str, ...]] = ALWAYS
+) -> Iterator[Refusal]:
     """What differs from what a stage wrote."""
     remedy = f"write it anew: make summary CAMPAIGN={results.root.name}"
     file = results.products(stage.value)
@@ -79,7 +86,7 @@ def wrong_products(results: Results, stage: Stage) -> Iterator[Refusal]:
     if value.get("schema") != PRODUCTS_SCHEMA or value.get("stage") != stage.value or not isinstance(digests, dict):
         yield Refusal("edited_product", f"is not what stage {stage.value} wrote; {remedy}", where)
         return
-    for name in ALWAYS[stage]:
+    for name in always[stage]:
         if name not in digests:
             yield Refusal("edited_product", f"does not name {name}, which stage {stage.value} writes; {remedy}", where)
     for name, digest in digests.items():

@@ -1,27 +1,29 @@
-"""The last stage of an elastic campaign."""
+"""The last stage of an elastic campaign, and what the stages before it write."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ep_campaign.completion import missing_products, seal
+from ep_campaign.completion import seal
 from ep_campaign.elastic.tables import ELASTIC_TABLES
 from ep_campaign.elastic.validate import validate_elastic
+from ep_campaign.products import Stage
 
 if TYPE_CHECKING:
     from ep_campaign.elastic.plan import ElasticPlan
     from ep_campaign.layout import Results
     from ep_campaign.validate import State
 
-ELASTIC_REPORTS = ("RESULTS.md", "report.html")
+ELASTIC_ALWAYS = {
+    Stage.VALIDATE: ("validation.json",),
+    Stage.AGGREGATE: tuple(f"tables/{table.name}.parquet" for table in ELASTIC_TABLES),
+    Stage.ANALYSE: ("statistics.json",),
+    Stage.PLOTS: (),
+    Stage.REPORT: ("RESULTS.md", "report.html"),
+}
+"""What a stage writes whatever the plan is; figures depend on it."""
 
 
 def complete_elastic(plan: ElasticPlan, results: Results) -> State:
-    """As `completion.complete`."""
-    tables = [results.table(table.name) for table in ELASTIC_TABLES]
-    reports = [results.root / name for name in ELASTIC_REPORTS]
-    products = [*tables, results.statistics, *reports]
-    raw = [path for path in (results.root / "starts").rglob("*.json") if path.is_file()]
-    return seal(
-        plan, results, validate_elastic, lambda: missing_products(results, products), lambda: [results.plan, *raw]
-    )
+    """As `completion.seal`."""
+    return seal(plan, results, validate_elastic, ELASTIC_ALWAYS)

@@ -14,6 +14,7 @@ from ep_campaign.report.markdown import render_markdown
 from ep_worker.contract.canonical import write_atomically
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
     from ep_campaign.elastic.plan import ElasticPlan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ep_campaign.layout import Results
 
 
-def write_elastic_report(plan: ElasticPlan, results: Results) -> None:
+def write_elastic_report(plan: ElasticPlan, results: Results) -> list[Path]:
     """Writes RESULTS.md and report.html; the same folder gives the same bytes.
 
     Raises:
@@ -30,8 +31,10 @@ def write_elastic_report(plan: ElasticPlan, results: Results) -> None:
     name = plan.document["published"]
     study = None if name is None else read_study(PUBLISHED / name)
     document = compose_elastic(plan, read_elastic_statistics(plan, results), study)
-    write_atomically(results.root / "RESULTS.md", render_markdown(document))
-    write_atomically(results.root / "report.html", render_html(document, results.figures))
+    texts = {"RESULTS.md": render_markdown(document), "report.html": render_html(document, results.figures)}
+    for file, text in texts.items():
+        write_atomically(results.root / file, text)
+    return [results.root / file for file in texts]
 
 
 def compose_elastic(plan: ElasticPlan, statistics: dict[str, Any], study: Study | None) -> Document:
