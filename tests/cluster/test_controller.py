@@ -16,11 +16,12 @@ from clusters import admin, api_of, kubeconfig, namespace, place, pod_template, 
 from kubernetes import client
 from plans import make_plan
 
-from ep_campaign.attempt import append_journal, utc_now
+from ep_campaign.attempt import utc_now
 from ep_campaign.cluster.driver import CampaignDriver
 from ep_campaign.cluster.request import gang_name, labels
 from ep_campaign.custody.lease import view
 from ep_campaign.custody.server import Server
+from ep_campaign.journal import append_begin
 from ep_campaign.layout import Results
 from ep_worker.contract.canonical import pretty_json, write_atomically
 from snakemake_executor_plugin_gang.driver import GangJob
@@ -144,8 +145,8 @@ def test_a_controller_that_was_killed_before_its_gang_was_made(bench: Bench) -> 
     spec, folder = bench.plan.spec(bench.start), bench.results.attempt(bench.start.id, 1)
     folder.mkdir(parents=True)
     write_atomically(folder / "spec.json", pretty_json(spec.as_json()))
-    entry = {"event": "begin", "start": spec.start, "attempt": 1, "round": 1, "kind": "scored", "ep_size": 2}
-    append_journal(bench.results, {**entry, "at_utc": utc_now()})
+    entry = {"start": spec.start, "attempt": 1, "round": 1, "kind": "scored", "ep_size": 2}
+    append_begin(bench.results, {**entry, "at_utc": utc_now()})
 
     outcome = bench.again()
 
