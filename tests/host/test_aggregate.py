@@ -21,6 +21,7 @@ from synthetic import Attempt, Model, make_results
 from ep_campaign import parquet
 from ep_campaign.aggregate import aggregate
 from ep_campaign.errors import CampaignError
+from ep_campaign.products import Stage, record_products
 from ep_campaign.tables import ATTEMPTS, RECORDS, SAMPLES
 from ep_campaign.validate import validate
 from ep_campaign.validate.report import write
@@ -296,6 +297,7 @@ def test_a_folder_that_changed_since_is_refused(tmp_path: Path, name: str) -> No
     plan = _plan(tmp_path)
     results = make_results(tmp_path / "results", plan)
     write(validate(plan, results), results)
+    record_products(results, Stage.VALIDATE, [results.validation])
     path = results.attempt(FIRST, 1) / name
     data = path.read_bytes()
     path.chmod(0o644)
@@ -328,6 +330,7 @@ def test_the_script_writes_three_tables(tmp_path: Path) -> None:
     plan = _plan(tmp_path, profiles=[profile("decode"), profile("prefill", 16)], dtypes=["fp8", "bf16"])
     results = make_results(tmp_path / "results", plan)
     write(validate(plan, results), results)
+    record_products(results, Stage.VALIDATE, [results.validation])
     subprocess.run([sys.executable, str(SCRIPT), "--results", str(results.root)], check=True)
     assert sorted(path.name for path in (results.root / "tables").iterdir()) == [
         "attempts.parquet",

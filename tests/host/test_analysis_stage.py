@@ -18,6 +18,7 @@ from synthetic import Attempt, make_results
 from ep_campaign.aggregate import aggregate
 from ep_campaign.analysis.stage import analyse
 from ep_campaign.errors import CampaignError
+from ep_campaign.products import Stage, record_products
 from ep_campaign.result_tables import CELLS, CONTRASTS
 from ep_campaign.summary import State, read_summary
 from ep_campaign.validate import validate
@@ -54,7 +55,9 @@ def prepared(
     plan = make_plan(folder, **{"ep_sizes": [{"ranks": 2, "rounds": ROUNDS}], **fields})
     results = make_results(folder / "results", plan, model or MODEL, attempts)
     write(validate(plan, results), results)
+    record_products(results, Stage.VALIDATE, [results.validation])
     aggregate(plan, results)
+    record_products(results, Stage.AGGREGATE, [results.table(name) for name in ("attempts", "records", "samples")])
     return plan, results
 
 
