@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from latency_model import Model
 
 from ep_campaign.admission import ADMISSION_SCHEMA
+from ep_campaign.completion import checksum_line, evidence
 from ep_campaign.identity import accept_worker
 from ep_campaign.journal import append_begin
 from ep_campaign.layout import OUTCOME_SCHEMA, Results
@@ -342,3 +343,9 @@ def record_all_products(results: Results) -> None:
     for stage, names in ALWAYS.items():
         figures = sorted(results.figures.glob("*")) if stage is Stage.PLOTS else []
         record_products(results, stage, [*(results.root / name for name in names), *figures])
+
+
+def seal_folder(results: Results, mark: Path) -> None:
+    """Checksums over what lies there, and a mark over them, whatever validation would say."""
+    write_atomically(results.checksums, b"".join(checksum_line(results.root, path) for path in evidence(results)))
+    write_atomically(mark, pretty_json({"sha256sums_sha256": sha256_file(results.checksums)}))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import gzip
 
 import pytest
 import yaml
 from plans import REPOSITORY, SHAPES, campaign, make_plan, profile
 
+from ep_campaign import routes
 from ep_campaign.errors import CampaignError
 from ep_campaign.expand import load_plan
 from ep_campaign.kinds import load_any_plan
@@ -253,3 +255,104 @@ def test_images_by_digest_are_taken(tmp_path):
 
     plan = make_plan(tmp_path, arms=value["arms"])
     assert "registry.example/ep" + DIGEST == plan.document["arms"]["torch-a2a"]["image"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"? [a, b]\n: c\n", "a key is a word"),
+        (b"? {a: 1}\n: c\n", "a key is a word"),
+        (b"{a: " * 3000, "nested too deeply"),
+        (b"seed: " + b"9" * 5000, "5000 characters"),
+        (b"seed: 1:30:00\n", "base 60"),
+        (b"price: 1:30.5\n", "base 60"),
+        (b"a: &x {b: 1}\nc:\n  <<: *x\n", "write the keys out"),
+        (b"d: 2026-99-99\n", "month"),
+    ],
+)
+def test_odd_yaml_is_refused_in_words(tmp_path, text, says):
+    """What YAML's loader takes for something else, or falls over, is a refusal and never a traceback."""
+    error = refused(tmp_path, None, text)
+    assert error.codes == ("not_yaml",)
+    assert says in str(error)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), True])
+@pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("budget_hours", lambda number: {"budget_hours": number}),
+        ("price_per_node_hour", lambda number: {"price_per_node_hour": number}),
+        (
+            "limits.link_peak_gigabytes_per_second",
+            lambda number: {"limits": {"link_peak_gigabytes_per_second": number}},
+        ),
+        ("ep_sizes.0.rounds", lambda number: {"ep_sizes": [{"ranks": 2, "rounds": number}]}),
+        ("seed", lambda number: {"seed": number}),
+    ],
+)
+def test_what_is_no_number_is_refused(tmp_path, place, fields, number):
+    """Infinities, NaN, and a truth value where a number stands."""
+    error = refused(tmp_path, campaign(**fields(number)))
+    assert [(item.code, item.where.rpartition(": ")[2]) for item in error.refusals] == [("bad_value", place)]
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_a_knob_is_finite(tmp_path, number):
+    """A knob may be true or false, and no infinity."""
+    error = refused(tmp_path, campaign(arms=[*TWO, arm(knobs={"num_sms": number})], reference="a"))
+    assert {item.code for item in error.refusals} == {"bad_value"}
+
+
+@pytest.mark.parametrize("name", ["", "X=Y", "X\0", "X Y", "1X"])
+def test_a_variable_has_a_name(tmp_path, name):
+    """What no process can be given as a variable is refused before anything runs."""
+    error = refused(
+        tmp_path,
+        campaign(arms=[*TWO, arm(environment={name: "1"}, environment_reasons={name: "why"})], reference="a"),
+    )
+    assert "bad_value" in error.codes
+
+
+def test_a_variable_holds_no_nul(tmp_path):
+    """Nor can its value end early."""
+    arms = [*TWO, arm(environment={"X": "a\0b"}, environment_reasons={"X": "why"})]
+    assert refused(tmp_path, campaign(arms=arms, reference="a")).codes == ("bad_value",)
+
+
+def test_an_image_ends_with_its_digest(tmp_path):
+    """A line end after it is not part of it."""
+    error = refused(tmp_path, campaign(arms=[*TWO, arm(image=f"uccl{DIGEST}\n")], reference="a"))
+    assert error.codes == ("image_not_by_digest",)
+
+
+def test_a_far_key_is_not_suggested(tmp_path):
+    """Better no suggestion than a misleading one."""
+    assert "did you mean" not in str(refused(tmp_path, campaign(itterations=3)))
+
+
+def test_a_long_trace_path_is_refused(tmp_path):
+    """Longer than any file system takes."""
+    error = refused(tmp_path, campaign(routes=[{"name": "t", "kind": "trace", "trace": "x" * 5000}]))
+    assert error.refusals[0].where.endswith("routes.0.trace")
+    error = refused(tmp_path, campaign(routes=[{"name": "t", "kind": "trace", "trace": "x" * 1000}]))
+    assert error.codes == ("no_such_trace",)
+
+
+def test_a_damaged_or_bottomless_trace_is_refused(tmp_path, monkeypatch):
+    """A gzip body that was altered, and a small file that unpacks to more than a trace may hold."""
+    path = tmp_path / "t.csv.gz"
+    packed = bytearray(gzip.compress(b"0,1\n" * 5000))
+    packed[20] ^= 0xFF
+    path.write_bytes(bytes(packed))
+    with pytest.raises(CampaignError) as caught:
+        routes.read_trace(path)
+    assert caught.value.codes == ("trace_not_text",)
+
+    monkeypatch.setattr(routes, "MAX_TRACE_BYTES", 1000)
+    path.write_bytes(gzip.compress(b"0" * 1001))
+    with pytest.raises(CampaignError) as caught:
+        routes.read_trace(path)
+    assert caught.value.codes == ("trace_too_large",)
+    path.write_bytes(gzip.compress(b"0" * 1000))
+    assert len(routes.read_trace(path)) == 1000

@@ -14,7 +14,7 @@ from plans import REPOSITORY, make_plan
 from synthetic import Attempt, make_results, record_all_products
 
 from ep_campaign import completion
-from ep_campaign.completion import complete, partial_path
+from ep_campaign.completion import complete
 from ep_campaign.errors import CampaignError
 from ep_campaign.identity import accept_worker
 from ep_campaign.layout import TABLES
@@ -79,7 +79,7 @@ def test_a_complete_folder_is_marked(tmp_path: Path) -> None:
         "num_ok_starts": 9,
         "num_attempts": 9,
     }
-    assert not partial_path(results).exists()
+    assert not results.partial.exists()
 
 
 def test_the_checksums_find_a_changed_byte(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_partial_folder_is_not_marked_complete(tmp_path: Path) -> None:
     results.complete.write_text("stale")
     assert complete(plan, results) is State.PARTIAL
     assert not results.complete.exists()
-    partial = read(partial_path(results))
+    partial = read(results.partial)
     assert (partial["state"], partial["num_ok_starts"], partial["num_starts"]) == ("partial", 8, 9)
     (missing,) = partial["missing"]
     assert missing.startswith(f"partial starts/{START}: found 1 crashed")
@@ -118,10 +118,10 @@ def test_a_partial_folder_is_not_marked_complete(tmp_path: Path) -> None:
 def test_a_folder_that_became_whole_loses_partial(tmp_path: Path) -> None:
     """PARTIAL and CAMPAIGN_COMPLETE never stand side by side."""
     plan, results = _made(tmp_path)
-    partial_path(results).write_text("stale")
+    results.partial.write_text("stale")
     complete(plan, results)
     assert results.complete.exists()
-    assert not partial_path(results).exists()
+    assert not results.partial.exists()
 
 
 def test_a_folder_that_changed_since_is_refused(tmp_path: Path) -> None:

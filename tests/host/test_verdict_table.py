@@ -11,8 +11,10 @@ import pytest
 from latency_model import Model
 from plans import REPOSITORY, make_plan
 from rows import COMPLETE, make_rows
+from synthetic import seal_folder
 
 from ep_campaign.analysis.summarise import summarise
+from ep_campaign.layout import Results
 from ep_campaign.summary import State, write_summary
 from ep_campaign.verdict_table import WIDTH, verdict_table
 
@@ -142,14 +144,16 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, length: int) -> None
 
 
 def test_the_script_prints_the_table(tmp_path: Path) -> None:
-    """`show.py` prints what the function returns; without statistics it refuses in one line."""
+    """`show.py` prints what the function returns; a folder that is not sealed is refused in one line."""
     command = [sys.executable, "workflow/scripts/show.py", "--results", str(tmp_path)]
     refused = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.strip() == "statistics.json: there is no such file [missing_file]"
+    assert refused.stderr.count("\n") == 1
+    assert refused.stderr.endswith(f"make summary CAMPAIGN={tmp_path.name} [not_sealed]\n")
 
     summary = summary_of(tmp_path)
     write_summary(summary, tmp_path / "statistics.json")
+    seal_folder(Results(tmp_path), tmp_path / "CAMPAIGN_COMPLETE")
     shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert shown.stdout == verdict_table(summary, tmp_path / "RESULTS.md")
 
@@ -159,6 +163,7 @@ def test_the_script_says_partial_with_its_exit_status(tmp_path: Path) -> None:
     summary = summary_of(tmp_path)
     head = summary.head.model_copy(update={"state": State.PARTIAL})
     write_summary(summary.model_copy(update={"head": head}), tmp_path / "statistics.json")
+    seal_folder(Results(tmp_path), tmp_path / "PARTIAL")
     command = [sys.executable, "workflow/scripts/show.py", "--results", str(tmp_path)]
     shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 

@@ -15,7 +15,9 @@ def test_a_finished_folder_holds_everything(finished):
     there = {path.name for path in finished.results.iterdir()}
 
     expected = {"plan.json", "worker.json", "validation.json", "statistics.json", "RESULTS.md", "report.html", "pr.md"}
-    assert expected | {"SHA256SUMS", "CAMPAIGN_COMPLETE", "starts", "tables", "figures", "admission"} <= there
+    assert (
+        expected | {"SHA256SUMS", "CAMPAIGN_COMPLETE", "starts", "tables", "figures", "admission", "products"} <= there
+    )
     assert 4 == len(finished.outcomes())
     assert all(json.loads(path.read_text())["status"] == "ok" for path in finished.outcomes())
 

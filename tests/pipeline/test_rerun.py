@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -89,6 +91,66 @@ def test_an_altered_raw_byte_is_refused(copied):
     assert "samples.bin.gz" in done.stdout
     assert "altered" in done.stdout
     assert not (copied.results / "CAMPAIGN_COMPLETE").exists()
+
+
+def test_a_plain_run_never_seals_an_edited_product(copied):
+    """A line added to the report, a word changed in the statistics: refused by name; the summary command writes both anew."""
+    before = copied.digest_of("*.md", "statistics.json", "SHA256SUMS", "CAMPAIGN_COMPLETE")
+    for name in ("RESULTS.md", "statistics.json"):
+        path = copied.results / name
+        path.write_text(path.read_text().replace("too few starts", "faster"))
+
+        done = copied.run()
+        assert 0 != done.returncode
+        assert "[edited_product]" in done.stdout
+        assert not (copied.results / "CAMPAIGN_COMPLETE").exists()
+
+        done = copied.run(*SUMMARY)
+        assert 0 == done.returncode, done.stdout
+        assert before == copied.digest_of("*.md", "statistics.json", "SHA256SUMS", "CAMPAIGN_COMPLETE")
+
+
+def test_a_lost_mark_returns(copied):
+    """The plain command writes it again, and then has nothing to do."""
+    mark = copied.results / "CAMPAIGN_COMPLETE"
+    kept = mark.read_bytes()
+    mark.unlink()
+
+    done = copied.run()
+    assert 0 == done.returncode, done.stdout
+    assert kept == mark.read_bytes()
+    assert "Nothing to be done" in copied.run().stdout
+
+
+def test_a_refused_folder_stays_refused_until_it_is_mended(copied):
+    """After a refused summary the plain command refuses too; once the byte is back it completes."""
+    path = min(copied.results.glob("starts/*/*/*/*/attempt-1/start.json"))
+    kept = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(kept + b"\n")
+    show = [sys.executable, "workflow/scripts/show.py", "--results", "results/tiny"]
+    shown = subprocess.run(show, cwd=copied.root, env=copied.environment(), capture_output=True, text=True, check=False)
+    assert (2, "") == (shown.returncode, shown.stdout)
+    assert "[altered_file]" in shown.stderr
+    assert 0 != copied.run(*SUMMARY).returncode
+
+    assert 0 != copied.run().returncode
+
+    path.write_bytes(kept)
+    done = copied.run()
+    assert 0 == done.returncode, done.stdout
+    assert (copied.results / "CAMPAIGN_COMPLETE").exists()
+
+
+def test_a_space_in_the_results_path(copied):
+    """Every rule quotes its paths, so nothing else is written."""
+    folder = copied.root / "my results"
+    copied.results.parent.rename(folder)
+
+    done = copied.run(*SUMMARY, "results=my results")
+    assert 0 == done.returncode, done.stdout
+    assert (folder / "tiny" / "CAMPAIGN_COMPLETE").exists()
+    assert not (copied.root / "my").exists()
 
 
 def test_sigkill_of_snakemake_then_the_same_command_finishes(fresh):

@@ -6,6 +6,8 @@ rule complete:
         analysis=rules.analyse.output,
         tables=rules.aggregate.output,
     output:
+        # Whether CAMPAIGN_COMPLETE or PARTIAL is written is known when the folder is validated; a mark that is lost is known now.
+        PIPELINE.lost_mark,
         checksums=f"{ROOT}/SHA256SUMS",
     log:
         f"{ROOT}/logs/complete.log",

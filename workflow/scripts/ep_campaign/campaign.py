@@ -12,16 +12,18 @@ from enum import Enum, StrEnum
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from ep_campaign.stats.paired_test import PairedTest
 from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
 from ep_worker.contract.workload import RouteKind
 
 CAMPAIGN_SCHEMA = "ep-campaign/campaign/1"
-IMAGE_BY_DIGEST = re.compile(r"^[^@\s]+@sha256:[0-9a-f]{64}$")
+IMAGE_BY_DIGEST = re.compile(r"^[^@\s]+@sha256:[0-9a-f]{64}\Z")
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VariableValue = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Fraction = Annotated[Decimal, Field(ge=0, le=1)]
 
@@ -29,7 +31,16 @@ Fraction = Annotated[Decimal, Field(ge=0, le=1)]
 class Section(BaseModel):
     """A section of a campaign: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and not {bool, Any} & {annotation, *get_args(annotation)}:
+            msg = f"expected {type_text(annotation)}, and true or false is none"
+            raise ValueError(msg)
+        return value
 
 
 class Order(StrEnum):
@@ -56,10 +67,10 @@ class Arm(Section):
         default_factory=dict,
         description="What the backend is asked for (`num_sms`, `num_qps`, ...); recorded as requested and as resolved.",
     )
-    environment: dict[str, str] = Field(
+    environment: dict[Variable, VariableValue] = Field(
         default_factory=dict, description="Environment variables of this arm's ranks, set before anything is imported."
     )
-    environment_reasons: dict[str, str] = Field(
+    environment_reasons: dict[Variable, str] = Field(
         default_factory=dict,
         description="For each variable in which this arm differs from another: why. An undeclared difference is refused.",
     )
@@ -117,6 +128,7 @@ class RouteModel(Section):
     empty_ranks: int = Field(default=0, ge=0, le=4096, description="ragged: ranks that hold no token at all.")
     trace: str | None = Field(
         default=None,
+        max_length=1024,
         description="trace: path of the file, relative to the campaign file: one line of top_k ids a token.",
     )
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 AnyPlan = TypeVar("AnyPlan", bound=PlanDocument)
 
 MARK_SCHEMA = "ep-campaign/mark/1"
-PARTIAL_NAME = "PARTIAL"
 
 
 def complete(plan: Plan, results: Results) -> State:
@@ -68,24 +67,19 @@ def seal(
         write_atomically(results.complete, pretty_json(mark))
     else:
         missing = [str(violation) for violation in found.of(Severity.PARTIAL)]
-        write_atomically(partial_path(results), pretty_json({**mark, "missing": missing}))
+        write_atomically(results.partial, pretty_json({**mark, "missing": missing}))
     return found.state
 
 
 def retract(results: Results) -> None:
     """Takes both marks back: a summary that has begun anew is neither complete nor partial yet."""
-    for path in (results.complete, partial_path(results)):
+    for path in (results.complete, results.partial):
         path.unlink(missing_ok=True)
-
-
-def partial_path(results: Results) -> Path:
-    """Stands where `CAMPAIGN_COMPLETE` does not: what is missing."""
-    return results.root / PARTIAL_NAME
 
 
 def evidence(results: Results) -> Iterator[Path]:
     """Every file that the checksums cover, in the order of its name's bytes."""
-    marks = {results.checksums, results.complete, partial_path(results)}
+    marks = {results.checksums, results.complete, results.partial}
     found = []
     for folder, names, files in os.walk(results.root):
         here = results.root / os.path.relpath(folder, results.root)

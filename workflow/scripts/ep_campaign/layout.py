@@ -72,6 +72,11 @@ class Results:
         return self.root / "CAMPAIGN_COMPLETE"
 
     @property
+    def partial(self) -> Path:
+        """Stands where `CAMPAIGN_COMPLETE` does not: what is missing."""
+        return self.root / "PARTIAL"
+
+    @property
     def journal(self) -> Path:
         """Every attempt's beginning and end, in order."""
         return self.root / "journal.jsonl"

@@ -27,19 +27,49 @@ _CODES = {
 """pydantic's error types that have a name of their own here; the rest are `bad_value`."""
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML's safe loader, which would let a later duplicate key silently replace an earlier one."""
+_MAX_NUMBER_CHARS = 100
+_NEAR = 0.7
+"""Likeness from which a known key is suggested for an unknown one; below it suggestions mislead."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML's safe loader without its surprises: a later duplicate key replaces none, and `1:30:00` is not 5400."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping, unless a key stands in it twice."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                msg = f"merge key << (line {line}) is not taken, a reader must see each value: write the keys out"
+                raise yaml.YAMLError(msg)
+            if not isinstance(key_node, yaml.ScalarNode):
+                msg = f"a list or mapping stands as a key (line {line}): a key is a word"
+                raise yaml.YAMLError(msg)
             key = self.construct_object(key_node, deep=deep)
             if key in seen:
-                msg = f"key {key!r} stands twice in one mapping (line {key_node.start_mark.line + 1}): keep one"
+                msg = f"key {key!r} stands twice in one mapping (line {line}): keep one"
                 raise yaml.YAMLError(msg)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """A number, unless YAML 1.1 would read it in base 60 or it has more digits than any field takes."""
+        line = node.start_mark.line + 1
+        if ":" in node.value:
+            msg = f"{node.value[:40]!r} (line {line}) would be read in base 60: write a plain number, or quote a text"
+            raise yaml.YAMLError(msg)
+        if len(node.value) > _MAX_NUMBER_CHARS:
+            msg = (
+                f"a number of {len(node.value)} characters (line {line}): no field takes one above {_MAX_NUMBER_CHARS}"
+            )
+            raise yaml.YAMLError(msg)
+        is_integer = node.tag == "tag:yaml.org,2002:int"
+        return self.construct_yaml_int(node) if is_integer else self.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _StrictLoader.construct_number)
 
 
 def read_yaml(path: Path) -> Any:
@@ -50,13 +80,15 @@ def read_yaml(path: Path) -> Any:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - derived from SafeLoader
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - derived from SafeLoader
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml"))) or "none"
         raise refuse("no_such_file", f"there is no such file; its folder holds: {known}", str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise refuse("unreadable_file", f"cannot be read as UTF-8 text: {error}", str(path)) from None
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise refuse("not_yaml", "is nested too deeply to be read", str(path)) from None
+    except (yaml.YAMLError, ValueError) as error:
         raise refuse("not_yaml", " ".join(str(error).split()), str(path)) from None
 
 
@@ -110,7 +142,7 @@ def _refusal(model: type[BaseModel], where: str, item: Any) -> Refusal:
     code = _CODES.get(item["type"], "bad_value")
     message = item["msg"].removeprefix("Value error, ")
     if code == "unknown_key":
-        near = difflib.get_close_matches(str(item["loc"][-1]), _keys_at(model, item["loc"][:-1]), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(item["loc"][-1]), _keys_at(model, item["loc"][:-1]), n=1, cutoff=_NEAR)
         message = f"unknown key{f'; did you mean {near[0]!r}?' if near else ''}"
     elif item["type"] != "missing" and not isinstance(item["input"], dict | list):
         message = f"found {item['input']!r}: {message}"

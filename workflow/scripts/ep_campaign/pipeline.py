@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ep_campaign.errors import refuse
+from ep_campaign.errors import CampaignError, refuse
 from ep_campaign.identity import (
     Locked,
     accept_worker,
@@ -20,6 +20,7 @@ from ep_campaign.identity import (
     node_set_lock_path,
     worker_digest,
 )
+from ep_campaign.jsonfile import read_object
 from ep_campaign.kinds import load_any_plan
 from ep_campaign.layout import Results
 
@@ -87,6 +88,19 @@ class Pipeline:
         if self.summary_only:
             return [str(self._last_outcome(start.id)) for start in self.plan.starts if self._last_outcome(start.id)]
         return [str(self.results.outcome(id_, attempt)) for id_, attempt in self.targets.items()]
+
+    @cached_property
+    def lost_mark(self) -> list[str]:
+        """The mark that a summarised folder has lost, so that the last stage writes it again; usually empty."""
+        results = self.results
+        whole = results.checksums.exists() and results.validation.exists() and (self.summary_only or not self.pending)
+        if not whole or results.complete.exists() or results.partial.exists():
+            return []
+        try:
+            state = read_object(results.validation, str(results.validation)).get("state")
+        except CampaignError:
+            return []  # the stages that read it say so
+        return [str(results.complete if state == "complete" else results.partial)]
 
     def _last_outcome(self, start_id: str) -> Path | None:
         existing = sorted(self.results.start(start_id).glob("outcome-*.json"), key=lambda p: int(p.stem.split("-")[1]))

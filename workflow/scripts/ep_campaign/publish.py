@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from ep_campaign.completion import checksum_line, evidence, partial_path
+from ep_campaign.completion import checksum_line, evidence
 from ep_campaign.errors import CampaignError, Refusal, refuse
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def publish(results: Results, destination: str, run: Callable[[Sequence[str]], i
     """
     if not destination.startswith(S3) or destination == S3:
         raise refuse("bad_destination", f"is {destination!r}, expected s3://bucket/prefix", "destination")
-    mark = results.complete if results.complete.exists() else partial_path(results)
+    mark = results.complete if results.complete.exists() else results.partial
     refusals = _refusals(results, mark)
     if refusals:
         raise CampaignError(refusals)
     there = f"{destination.rstrip('/')}/{results.root.resolve().name}"
-    marks = [item for path in (results.complete, partial_path(results)) for item in ("--exclude", path.name)]
+    marks = [item for path in (results.complete, results.partial) for item in ("--exclude", path.name)]
     copy = ["aws", "s3", "sync", "--only-show-errors", str(results.root), there, *_HIDDEN, *marks]
     commands = [copy, ["aws", "s3", "cp", "--only-show-errors", str(mark), f"{there}/{mark.name}"]]
     for command in commands:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ep_campaign.campaign import Profile, RouteModel
 
 END = 1 << DRAW_BITS
+MAX_TRACE_BYTES = 256 << 20
+"""Largest trace: 64 ranks of 65,536 tokens with ten ids of four digits each take 200 MiB."""
 
 
 def thresholds(weights: list[Decimal]) -> tuple[int, ...]:
@@ -91,12 +94,16 @@ def read_trace(path: Path) -> str:
     """The text of a trace, unpacked where its name ends in .gz.
 
     Raises:
-        CampaignError: The file is not text.
+        CampaignError: `trace_not_text`, or `trace_too_large` once it is unpacked.
     """
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("ascii")
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, OSError) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            data = stream.read(MAX_TRACE_BYTES + 1)
+        if len(data) > MAX_TRACE_BYTES:
+            message = f"holds more than {MAX_TRACE_BYTES} bytes unpacked, the most that a trace may: cut it to what a plan needs"
+            raise CampaignError([Refusal("trace_too_large", message, str(path))])
+        text = data.decode("ascii")
+    except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
         message = f"is not ASCII text ({error}); expected one line of comma-separated expert ids for each token"
         raise CampaignError([Refusal("trace_not_text", message, str(path))]) from None
     return text

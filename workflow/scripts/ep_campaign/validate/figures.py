@@ -5,6 +5,7 @@ Legend: S samples, R ranks, P phases.
 
 from __future__ import annotations
 
+import errno
 import math
 import zlib
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ def read_samples(attempt: Attempt, found: list[Violation]) -> bytes | None:
     if expected > planned:
         return None  # its records' shapes are not the plan's, and nobody knows how much there is to read
     try:
-        packed = _plain_bytes(attempt.folder / SAMPLES_FILE)
+        packed = _read_regular(attempt.folder / SAMPLES_FILE)
         unpacker = zlib.decompressobj(wbits=_GZIP_WBITS)
         data = unpacker.decompress(packed, expected + 1)
     except FileNotFoundError:
@@ -63,6 +64,13 @@ def read_samples(attempt: Attempt, found: list[Violation]) -> bytes | None:
         )
         return None
     return data
+
+
+def _read_regular(path: Path) -> bytes:
+    """The bytes of a file; a pipe would be waited for without end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is no regular file")
+    return path.read_bytes()
 
 
 def check_samples(attempt: Attempt) -> Iterator[Violation]:
@@ -95,18 +103,6 @@ def times(data: bytes, samples: Samples) -> npt.NDArray[np.int64]:
     """The raw times of one record [ns], [sample, rank, phase]."""
     count = math.prod(samples.shape)
     return np.frombuffer(data, dtype="<i8", count=count, offset=samples.offset_bytes).reshape(samples.shape)
-
-
-def _plain_bytes(path: Path) -> bytes:
-    """The bytes of a regular file: a pipe would be waited for without end.
-
-    Raises:
-        OSError: There is none, or it is something else.
-    """
-    if path.exists() and not path.is_file():
-        msg = "is no regular file"
-        raise OSError(msg)
-    return path.read_bytes()
 
 
 def _num_bytes(samples: Samples) -> int:

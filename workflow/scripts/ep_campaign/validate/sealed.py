@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ep_campaign.layout import Results
     from ep_campaign.validate.finding import Violation
 
-_LINE = re.compile(r"([0-9a-f]{64})  (\S[^\\]*)")
+_LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
+_ESCAPED = re.compile(rb"\\([\\nr])")
+_PLAIN = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 _RAW_FOLDERS = ("starts", "admission", "traces")
 
 
@@ -49,11 +51,21 @@ def sealed_raw(results: Results) -> dict[str, str]:
 
     An attempt without a record was not finished when it was sealed, so what lies in it may still be settled.
     """
+    sealed = {os.fsdecode(name): digest for name, digest in checksum_lines(results).items()}
+    return {name: digest for name, digest in sealed.items() if _is_raw(results, name, sealed)}
+
+
+def checksum_lines(results: Results) -> dict[bytes, str]:
+    """Digests by file name, as `SHA256SUMS` says; empty where there is none."""
     if not results.checksums.is_file():
         return {}
-    lines = results.checksums.read_text(encoding="utf-8", errors="replace").splitlines()
-    sealed = {match[2]: match[1] for match in map(_LINE.fullmatch, lines) if match}
-    return {name: digest for name, digest in sealed.items() if _is_raw(results, name, sealed)}
+    matches = (_LINE.fullmatch(line) for line in results.checksums.read_bytes().split(b"\n"))
+    return {_unescaped(match): match[2].decode() for match in matches if match}
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    name = match[3]
+    return _ESCAPED.sub(lambda found: _PLAIN[found[1]], name) if match[1] else name
 
 
 def _is_raw(results: Results, name: str, sealed: dict[str, str]) -> bool:
