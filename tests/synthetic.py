@@ -109,8 +109,10 @@ def make_results(
         for name in sorted({route.trace for route in plan.spec(plan.starts[0]).routes if route.trace}):
             (root / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(traces, root / name)
+    account = {"attempt": 1, "status": "ok", "reason_code": "", "reason": "", "seconds": 0.0}
+    arms = dict.fromkeys(plan.document["arms"], account)
     for ep_size in plan.num_rounds:
-        admission = {"schema": ADMISSION_SCHEMA, "ep_size": ep_size, "plan_digest": plan.digest, "arms": {}}
+        admission = {"schema": ADMISSION_SCHEMA, "ep_size": ep_size, "plan_digest": plan.digest, "arms": arms}
         results.admission(ep_size).parent.mkdir(exist_ok=True)
         write_atomically(results.admission(ep_size), pretty_json(admission))
     numbered = [(start, n, item) for start in plan.starts for n, item in enumerate(planted.get(start.id, OK), 1)]

@@ -94,9 +94,12 @@ def read_events(folder: str | os.PathLike[str], rank: int) -> list[dict[str, Any
     for number, line in enumerate(lines[:-1], 1):
         try:
             value = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"{path}: line {number} is not JSON ({error}): the file was altered after it was written"
             raise ValueError(msg) from error
+        if not isinstance(value, dict) or not isinstance(value.get("event"), str):
+            msg = f"{path}: line {number} is no event: the file was altered after it was written"
+            raise ValueError(msg)  # noqa: TRY004 - about the file, as its other faults
         events.append(value)
     return events
 

@@ -105,9 +105,9 @@ def test_a_plain_run_never_seals_an_edited_product(copied):
         assert "[edited_product]" in done.stdout
         assert not (copied.results / "CAMPAIGN_COMPLETE").exists()
 
-        done = copied.run(*SUMMARY)
-        assert 0 == done.returncode, done.stdout
-        assert before == copied.digest_of("*.md", "statistics.json", "SHA256SUMS", "CAMPAIGN_COMPLETE")
+    done = copied.run(*SUMMARY)
+    assert 0 == done.returncode, done.stdout
+    assert before == copied.digest_of("*.md", "statistics.json", "SHA256SUMS", "CAMPAIGN_COMPLETE")
 
 
 def test_a_lost_mark_returns(copied):

@@ -71,7 +71,7 @@ def accepted_workers(results: Results) -> list[dict[str, str]]:
         return [
             {"worker_digest": str(item["worker_digest"]), "reason": str(item["reason"])} for item in value["accepted"]
         ]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise refuse(
             "bad_worker_file", f"is not readable ({error}); restore it from a copy", str(results.worker)
         ) from None

@@ -139,9 +139,10 @@ def read_outcome(path: Path) -> dict[str, Any]:
     """An outcome file; one that is not whole counts as a failed job, so that the start is tried again."""
     try:
         value = json.loads(path.read_text(encoding="ascii"))
-        if value["schema"] == OUTCOME_SCHEMA and value["attempts"] and value["status"]:
+        numbered = all(isinstance(item["attempt"], int) for item in value["attempts"])
+        if value["schema"] == OUTCOME_SCHEMA and value["attempts"] and value["status"] and numbered:
             return dict(value)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     return {"status": "crashed", "attempts": [{"attempt": _number(path)}]}
 

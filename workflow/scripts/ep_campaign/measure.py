@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,18 @@ from ep_campaign.attempt import (
     interrupted,
     run_attempt,
 )
-from ep_campaign.errors import refuse
+from ep_campaign.errors import CampaignError, refuse
 from ep_campaign.journal import append_end, read_journal
+from ep_campaign.jsonfile import read_object
 from ep_campaign.layout import OUTCOME_SCHEMA
+from ep_campaign.startfile import read_start
 from ep_worker.contract.canonical import pretty_json, sha256_file, write_atomically
 from ep_worker.contract.record import START_SCHEMA
 from ep_worker.contract.terms import Status
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ep_campaign.layout import Results
     from ep_campaign.place import Place
     from ep_campaign.plan import Plan, Start
@@ -96,6 +101,10 @@ def _existing(plan: Plan, results: Results, start: Start, attempt: int, place: P
     began = [entry for entry in journal if entry["event"] == "begin"]
     path = folder / "start.json"
     if path.exists():
+        try:
+            read_start(path, str(path))
+        except CampaignError:
+            return _set_aside(folder, "unreadable")
         record = dict(json.loads(path.read_text(encoding="ascii")))
     elif began:
         spec, image = plan.spec(start), plan.document["arms"][start.arm]["image"]
@@ -103,13 +112,23 @@ def _existing(plan: Plan, results: Results, start: Start, attempt: int, place: P
             "the controller died while it ran, and nothing of it runs any more"
         )
         clock = files_clock(folder, began[-1]["at_utc"])
-        record = finish(folder, spec, start, attempt, began[-1]["sequence"], launcher, clock, image)
+        try:
+            record = finish(folder, spec, start, attempt, began[-1]["sequence"], launcher, clock, image)
+        except (ValueError, KeyError, TypeError, AttributeError):  # a rank's file is no account of what happened
+            return _set_aside(folder, "unreadable")
     else:
-        folder.rename(folder.with_name(f"{folder.name}.never-begun"))
-        return None
+        return _set_aside(folder, "never-begun")
     if began and len(journal) == len(began):  # its controller died before it could count the time
         append_end(results, start.id, attempt, record["clock"]["seconds"])
     return record
+
+
+def _set_aside(folder: Path, why: str) -> None:
+    """Renames an attempt that no record can be made of, so that its slot is tried again and nothing is deleted."""
+    names = itertools.chain(
+        [f"{folder.name}.{why}"], (f"{folder.name}.{why}-{number}" for number in itertools.count(2))
+    )
+    folder.rename(next(path for path in map(folder.with_name, names) if not path.exists()))
 
 
 def _account(results: Results, start: Start, record: dict[str, Any]) -> dict[str, Any]:
@@ -136,11 +155,25 @@ def _blocked(plan: Plan, results: Results, start: Start, attempt: int) -> dict[s
         return _write_unrun(plan, results, start, attempt, Status.NOT_RUN, "budget_spent", reason)
     if attempt > 1:
         return None  # a later run of the same command: what admission found may have been mended
-    admission = json.loads(results.admission(start.ep_size).read_text(encoding="ascii"))["arms"][start.arm]
+    admission = _admitted(results.admission(start.ep_size), start.arm)
     if admission["status"] == Status.INADMISSIBLE.value:
         reason = f"admission: {admission['reason']}"
         return _write_unrun(plan, results, start, attempt, Status.INADMISSIBLE, admission["reason_code"], reason)
     return None
+
+
+def _admitted(path: Path, arm: str) -> dict[str, str]:
+    """What admission says of an arm.
+
+    Raises:
+        CampaignError: `bad_admission`: the record is not whole or does not account for the arm.
+    """
+    arms = read_object(path, str(path)).get("arms")
+    account = arms.get(arm) if isinstance(arms, dict) else None
+    if not isinstance(account, dict) or not {"status", "reason", "reason_code"} <= set(account):
+        message = f"does not account for arm {arm!r}: move the file away, and the same command admits anew"
+        raise refuse("bad_admission", message, str(path))
+    return account
 
 
 def _write_unrun(

@@ -83,12 +83,16 @@ def check_admission(plan: Plan, results: Results) -> Iterator[Violation]:
             yield missing("no_admission", file, "", "no file", "the admission record of this EP size", _RESUME)
             continue
         try:
-            digest = read_object(path, file).get("plan_digest")
+            record = read_object(path, file)
+            digest, arms = record.get("plan_digest"), record.get("arms")
         except CampaignError as error:
             yield from unreadable(error, file)
             continue
         if digest != plan.digest:
             yield refusal("plan_digest_differs", file, "plan_digest", str(digest), plan.digest)
+        wanted = {start.arm for start in plan.starts if start.ep_size == ep_size}
+        if absent := sorted(wanted - set(arms if isinstance(arms, dict) else ())):
+            yield refusal("arm_not_admitted", file, "arms", f"no account of {', '.join(absent)}", "one of every arm")
         for record_path in sorted(path.with_suffix("").glob("*/attempt-*/start.json")):
             yield from _check_admission_run(plan, results, record_path)
 

@@ -40,8 +40,12 @@ def check_sealed(results: Results) -> Iterator[Violation]:
     """Raw files that the last seal covered still have its digests; new attempts may stand beside them."""
     for name, digest in sealed_raw(results).items():
         path = results.root / name
-        if not path.is_file() or (found := sha256_file(path)) == digest:
-            continue  # what is gone is found by what names it
+        if not path.is_file():
+            if "/attempt-" in name and name.startswith("admission/"):  # nothing else names an admission run's files
+                yield refusal("missing_file", name, "", "no such file", f"the file of SHA-256 {digest[:16]}")
+            continue
+        if (found := sha256_file(path)) == digest:
+            continue
         if path != results.worker or digest not in _earlier_worker_digests(results):
             yield refusal("altered_file", name, "", f"SHA-256 {found}", f"{digest}, as SHA256SUMS says")
 
