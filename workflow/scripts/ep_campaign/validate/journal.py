@@ -24,9 +24,13 @@ def check_journal(results: Results, facts: Sequence[Fact]) -> Iterator[Violation
     times = Counter((entry["start"], entry["attempt"]) for entry in begun)
     for (start, attempt), count in sorted(times.items()):
         what = f"{start} attempt {attempt}"
-        if count > 1:
-            yield refusal("attempt_repeated", file, what, f"begun {count} times", "once", _RESTORE)
-        if not results.attempt(start, attempt).is_dir():
+        folder = results.attempt(start, attempt)
+        aside = len(
+            list(folder.parent.glob(f"{folder.name}.unreadable*"))
+        )  # set aside, still there, and so accounted for
+        if count > 1 + aside:
+            yield refusal("attempt_repeated", file, what, f"begun {count} times", f"{1 + aside}", _RESTORE)
+        if not folder.is_dir():
             yield refusal("attempt_missing", file, what, "begun, and no folder of it", "its folder", _RESTORE)
     sequences = {(entry["start"], entry["attempt"]): entry["sequence"] for entry in begun}
     for item in facts:
