@@ -104,7 +104,8 @@ def _existing(plan: Plan, results: Results, start: Start, attempt: int, place: P
         try:
             read_start(path, str(path))
         except CampaignError:
-            return _set_aside(folder, "unreadable")
+            _set_aside(folder, "unreadable")
+            return None
         record = dict(json.loads(path.read_text(encoding="ascii")))
     elif began:
         spec, image = plan.spec(start), plan.document["arms"][start.arm]["image"]
@@ -115,9 +116,11 @@ def _existing(plan: Plan, results: Results, start: Start, attempt: int, place: P
         try:
             record = finish(folder, spec, start, attempt, began[-1]["sequence"], launcher, clock, image)
         except (ValueError, KeyError, TypeError, AttributeError):  # a rank's file is no account of what happened
-            return _set_aside(folder, "unreadable")
+            _set_aside(folder, "unreadable")
+            return None
     else:
-        return _set_aside(folder, "never-begun")
+        _set_aside(folder, "never-begun")
+        return None
     if began and len(journal) == len(began):  # its controller died before it could count the time
         append_end(results, start.id, attempt, record["clock"]["seconds"])
     return record
