@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from plans import make_plan
 from synthetic import make_results
 
-from ep_campaign.validate import validate
+from ep_campaign.errors import CampaignError
+from ep_campaign.startfile import read_start
+from ep_campaign.validate import State, validate
+from ep_worker.contract.canonical import canonical_json
 
 if TYPE_CHECKING:
     from ep_campaign.layout import Results
@@ -67,5 +70,12 @@ def test_no_change_of_any_field_makes_validation_raise(
 
     edit_start(results, plan.starts[1].id, change)
     found = validate(plan, results)
-    kinds = {(violation.severity, violation.code) for violation in found.violations}
+    path = results.attempt(plan.starts[1].id, 1) / "start.json"
+    if canonical_json(read(path)) == canonical_json(original):
+        assert found.state is State.COMPLETE
+    try:
+        read_start(path, "start.json")
+    except CampaignError:
+        assert found.state is State.REFUSED
+    kinds = {(item.severity, item.code) for item in found.violations}
     assert found.text().count("\n") == 1 + len(kinds)

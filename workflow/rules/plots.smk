@@ -5,9 +5,6 @@ rule plots:
     input:
         plan=ancient(rules.plan.output.plan),
         statistics=rules.analyse.output.statistics,
-        cells=rules.analyse.output.cells,
-        contrasts=rules.analyse.output.contrasts,
-        records=rules.aggregate.output.records,
     output:
         svg=report(
             expand(f"{ROOT}/figures/{{name}}.svg", name=figure_names(PIPELINE.plan)),

@@ -3,8 +3,6 @@ rule report:
         plan=ancient(rules.plan.output.plan),
         statistics=rules.analyse.output.statistics,
         validation=rules.validate.output.validation,
-        cells=rules.analyse.output.cells,
-        contrasts=rules.analyse.output.contrasts,
         figures=rules.plots.output,
     output:
         markdown=f"{ROOT}/RESULTS.md",

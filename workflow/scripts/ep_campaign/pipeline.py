@@ -23,6 +23,7 @@ from ep_campaign.identity import (
 from ep_campaign.jsonfile import read_object
 from ep_campaign.kinds import load_any_plan
 from ep_campaign.layout import Results
+from ep_campaign.plan import read_plan
 
 if TYPE_CHECKING:
     from ep_campaign.elastic.plan import ElasticPlan
@@ -134,6 +135,18 @@ def use_this_interpreter() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 
+def _plan(config: dict[str, Any]) -> Plan | ElasticPlan:
+    """The plan of the campaign file; a summary whose source trace is gone takes that of the folder, which holds its own copy."""
+    path = campaign_path(str(config["campaign"]))
+    try:
+        return load_any_plan(path, SHAPES)
+    except CampaignError as error:
+        stored = Results(Path(str(config["results"])) / path.stem).plan
+        if config["summary"] != "only" or set(error.codes) != {"no_such_trace"} or not stored.exists():
+            raise
+        return read_plan(stored)
+
+
 def open_pipeline(config: dict[str, Any]) -> Pipeline:
     """The pipeline of a Snakemake configuration.
 
@@ -146,7 +159,7 @@ def open_pipeline(config: dict[str, Any]) -> Pipeline:
         raise refuse("unknown_config", f"unknown --config {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     if config["summary"] not in ("", "only"):
         raise refuse("bad_config", f"summary={config['summary']!r}; expected summary=only, or nothing")
-    plan = load_any_plan(campaign_path(str(config["campaign"])), SHAPES)
+    plan = _plan(config)
     results = Results(Path(str(config["results"])) / plan.name)
     blocking = next((path for path in (results.root, *results.root.parents) if path.exists()), Path())
     if not blocking.is_dir():
