@@ -58,7 +58,7 @@ class Tree:
         # Folders of its own for temporary files and for the lock of the machine: tests run side by side.
         (self.root / ".tmp").mkdir(exist_ok=True)
         folder = str(self.root / ".tmp")
-        own = {"XDG_CACHE_HOME": str(self.root / ".cache"), "TMPDIR": folder, "EP_CAMPAIGN_LOCK_FOLDER": folder}
+        own = {"XDG_CACHE_HOME": str(self.root / ".cache"), "TMPDIR": folder, "CAMPAIGN_LOCK_FOLDER": folder}
         return {**os.environ, "PYTHONPATH": paths, **own}
 
     def command(self, *arguments: str) -> list[str]:

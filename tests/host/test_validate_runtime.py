@@ -227,11 +227,11 @@ def test_a_variable_that_was_asked_for_and_not_observed_is_refused(tmp_path: Pat
 
 def test_a_variable_that_no_rank_records_is_noted(tmp_path: Path) -> None:
     """A name without a recorded prefix cannot be proved; that is said and not refused."""
-    plan = _with_arm(tmp_path, environment={"LD_X": "1"}, environment_reasons={"LD_X": "why"})
+    plan = _with_arm(tmp_path, environment={"HOME_X": "1"}, environment_reasons={"HOME_X": "why"})
     results = make_results(tmp_path / "results", plan)
     for start in plan.starts:
         if start.arm == ARMS[2]:
-            edit_start(results, start.id, lambda value: value["provenance"]["environment"]["value"].pop("LD_X"))
+            edit_start(results, start.id, lambda value: value["provenance"]["environment"]["value"].pop("HOME_X"))
     found = validate(plan, results)
     assert found.codes == ["environment_not_recorded"]
     assert found.state is State.COMPLETE

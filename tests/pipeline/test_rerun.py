@@ -256,6 +256,8 @@ def test_a_changed_worker_is_refused_unless_a_reason_is_given(copied):
     shutil.rmtree(outcome.parent)
     journal = copied.results / "journal.jsonl"  # as if it had never been begun
     journal.write_text("".join(line for line in journal.read_text().splitlines(True) if f'"{start}"' not in line))
+    for name in ("SHA256SUMS", "CAMPAIGN_COMPLETE"):  # nor sealed
+        (copied.results / name).unlink()
 
     done = copied.run()
     assert 0 != done.returncode

@@ -10,8 +10,9 @@ from ep_campaign.validate.folder import open_plan
 def main() -> None:
     """Analyses `--results`."""
     results = results_of(parser(__doc__ or "").parse_args())
+    plan = open_plan(results)
     check_products(results, Stage.VALIDATE, Stage.AGGREGATE)
-    analyse(open_plan(results), results)
+    analyse(plan, results)
     tables = [results.table(table.name) for table in (CELLS, CONTRASTS)]
     record_products(results, Stage.ANALYSE, [*tables, results.statistics])
 

@@ -10,8 +10,9 @@ from ep_campaign.validate.folder import open_plan
 def main() -> None:
     """Draws the figures of `--results`."""
     results = results_of(parser(__doc__ or "").parse_args())
+    plan = open_plan(results)
     check_products(results, Stage.ANALYSE)
-    paths = draw_figures(open_plan(results), read_summary(results.statistics), results.figures)
+    paths = draw_figures(plan, read_summary(results.statistics), results.figures)
     record_products(results, Stage.PLOTS, paths)
     for path in paths:
         print(path)

@@ -20,7 +20,7 @@ WORKER_ROOT = Path(__file__).resolve().parents[3] / "ep_worker"
 ANALYSIS_ROOT = Path(__file__).resolve().parents[1]
 
 
-LOCK_FOLDER_VARIABLE = "EP_CAMPAIGN_LOCK_FOLDER"
+LOCK_FOLDER_VARIABLE = "CAMPAIGN_LOCK_FOLDER"
 """Another folder for node-set locks: for tests that run side by side on purpose."""
 _LOCK_FOLDER = "/dev/shm"  # noqa: S108 - that it is the same for all users, whatever their TMPDIR, is the point
 
