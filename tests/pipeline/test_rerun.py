@@ -46,6 +46,12 @@ def running_rank(tree):
     return None
 
 
+def lengthen(tree):
+    """Starts that last long enough to be struck while they measure."""
+    how = {"boundaries": ["dispatch_ready"], "modes": ["host_start"], "iterations": 1200, "warmups": 2}
+    tree.write(tiny(measurement=how))
+
+
 def test_only_the_summary_is_rerun_and_its_bytes_are_the_same(copied):
     """The documented command: no measuring job in its dry run, and after it every file is as it was."""
     before = copied.digest_of(
@@ -155,6 +161,7 @@ def test_a_space_in_the_results_path(copied):
 
 def test_sigkill_of_snakemake_then_the_same_command_finishes(fresh):
     """Killed in the second start: nothing lives on, the first start is not repeated, the broken one is recorded."""
+    lengthen(fresh)
     process = fresh.begin()
     wait_until(lambda: len(fresh.outcomes()) == 1 and running_rank(fresh) is not None, "the second start's ranks")
     kill(process)
@@ -189,6 +196,7 @@ def test_sigkill_between_record_and_outcome_is_harvested(copied):
 
 def test_a_killed_launcher_is_retried_in_its_slot(fresh):
     """SIGKILL to the launcher of the first start: interrupted, an infrastructure failure, then ok, in one job."""
+    lengthen(fresh)
     process = fresh.begin()
     wait_until(lambda: running_rank(fresh) is not None, "the first start's ranks")
     rank = running_rank(fresh)
@@ -206,6 +214,7 @@ def test_a_killed_launcher_is_retried_in_its_slot(fresh):
 
 def test_a_failed_start_never_blocks_and_is_a_target_again_and_late(fresh):
     """A rank killed in the first start: the others run, the summary is PARTIAL; the next run redoes it, marked late."""
+    lengthen(fresh)
     process = fresh.begin()
     wait_until(lambda: running_rank(fresh) is not None, "the first start's ranks")
     os.kill(running_rank(fresh), signal.SIGKILL)
@@ -274,6 +283,7 @@ def test_a_changed_worker_is_refused_unless_a_reason_is_given(copied):
 
 def test_a_second_run_of_the_same_campaign_is_refused(fresh):
     """While one Snakemake measures, another is refused by the campaign's lock, naming the process."""
+    lengthen(fresh)
     process = fresh.begin()
     try:
         wait_until(lambda: running_rank(fresh) is not None, "the first start's ranks")
