@@ -74,7 +74,7 @@ class Bench:
         self.results, self.start = Results(folder / "results" / "tiny"), self.plan.starts[0]
         self.results.admission(2).parent.mkdir(parents=True)
         write_atomically(self.results.plan, self.plan.text())
-        arms = {arm: {"status": "ok"} for arm in self.plan.arms}
+        arms = {arm: {"status": "ok", "reason": "", "reason_code": ""} for arm in self.plan.arms}
         write_atomically(self.results.admission(2), pretty_json({"arms": arms}))
         here = json.loads(place().model_dump_json(by_alias=True))
         here |= {"one_pod_a_node": False, "nodes": [], "custody": {"lease": {"name": LEASE, "duration_s": 60}}}
