@@ -12,10 +12,10 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ep_campaign.errors import CampaignError, Refusal, refuse
-from ep_campaign.load import read_yaml
+from ep_campaign.load import read_model
 from ep_campaign.local import run_launcher
 from ep_campaign.place import Fitness
 from ep_worker.contract.rankfile import event_path
@@ -79,16 +79,7 @@ def load_launcher(path: Path) -> LauncherConfig:
     Raises:
         CampaignError: With everything that is wrong with it.
     """
-    value = read_yaml(path)
-    try:
-        return LauncherConfig.model_validate(value)
-    except ValidationError as error:
-        raise CampaignError(
-            [
-                Refusal("bad_place", item["msg"], f"{path}: {'.'.join(map(str, item['loc'])) or '(top level)'}")
-                for item in error.errors()
-            ]
-        ) from None
+    return read_model(path, LauncherConfig, "bad_place")
 
 
 class LauncherPlace:

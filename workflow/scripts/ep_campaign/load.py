@@ -92,6 +92,24 @@ def read_yaml(path: Path) -> Any:
         raise refuse("not_yaml", " ".join(str(error).split()), str(path)) from None
 
 
+def read_model(path: Path, model: type[Model], code: str) -> Model:
+    """The value of a YAML file as a model.
+
+    Raises:
+        CampaignError: The file cannot be read; or, under `code`, with everything that is wrong with it.
+    """
+    value = read_yaml(path)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise CampaignError(
+            [
+                Refusal(code, item["msg"], f"{path}: {'.'.join(map(str, item['loc'])) or '(top level)'}")
+                for item in error.errors()
+            ]
+        ) from None
+
+
 def load_campaign(path: Path, shapes_path: Path) -> Campaign:
     """A campaign with every shape filled in.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ep_campaign.custody.place import CustodySection
-from ep_campaign.errors import CampaignError, Refusal
-from ep_campaign.load import read_yaml
+from ep_campaign.load import read_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,13 +45,4 @@ def load_place(path: Path) -> ClusterPlace:
     Raises:
         CampaignError: With everything that is wrong with it.
     """
-    value = read_yaml(path)
-    try:
-        return ClusterPlace.model_validate(value)
-    except ValidationError as error:
-        raise CampaignError(
-            [
-                Refusal("bad_place", item["msg"], f"{path}: {'.'.join(map(str, item['loc'])) or '(top level)'}")
-                for item in error.errors()
-            ]
-        ) from None
+    return read_model(path, ClusterPlace, "bad_place")
