@@ -74,7 +74,9 @@ def _run(bundle: Path, entry: Entry, deadline: float) -> dict[str, Any]:
 def _launch(bundle: Path, out: Path, bound_s: float) -> str:
     """Launches one start; `finished`, or in words why there is no account of it."""
     command = [sys.executable, "-m", "ep_worker", "launch", str(out / "spec.json"), str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(bundle.resolve())}
+    # The bundle's own worker first; backends that the caller's path names stay within reach.
+    path = [str(bundle.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     with (out / "launcher.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=bundle

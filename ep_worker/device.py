@@ -95,9 +95,10 @@ def open_machine(place: Place) -> Machine:
     if place.spec.device is Device.CPU:
         return HostMachine()
     num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if place.local_rank >= num_devices:
-        msg = f"this process sees {num_devices} CUDA devices, local rank {place.local_rank} needs one of its own"
+    index = place.local_rank // place.spec.ranks_per_device
+    if index >= num_devices:
+        msg = f"this process sees {num_devices} CUDA devices, local rank {place.local_rank} needs number {index}"
         raise MissingDeviceError(msg)
     from ep_worker.cuda import CudaMachine  # noqa: PLC0415 - a rank on CPUs has no use for it
 
-    return CudaMachine(place.local_rank)
+    return CudaMachine(index)

@@ -41,7 +41,7 @@ class Place:
         spec_folder: Where a trace's path starts.
         out: Folder of the rank's files.
         rank: Global rank.
-        local_rank: Rank on its node: the number of its device.
+        local_rank: Rank on its node; the number of its device, where ranks do not share one.
         num_local_ranks: Ranks of its node.
         store: Where the ranks meet; None under a foreign launcher, whose environment says it.
         worker_digest: Digest of this package's sources.

@@ -104,6 +104,7 @@ class StartSpec:
         ep_size: Ranks.
         ranks_per_pod: Ranks that one launcher starts.
         domain_size: Ranks of one scale-up domain.
+        ranks_per_device: Ranks that share one GPU; 1, or the start is about correctness alone.
         input_kind: `hashed`, or `affine` for the published formula.
         seed: Seed of input and expert transforms.
         shape: Workload shape.
@@ -126,6 +127,7 @@ class StartSpec:
     ep_size: int
     ranks_per_pod: int
     domain_size: int
+    ranks_per_device: int
     input_kind: str
     seed: int
     shape: Shape

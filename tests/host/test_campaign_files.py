@@ -89,6 +89,16 @@ BAD_FIELDS = {
         "ep_sizes.0.ranks_per_pod",
         "4 ranks in pods of 3",
     ),
+    "shared_device_is_scored": (
+        {"device": "cuda", "ep_sizes": [{"ranks": 2, "rounds": 7, "ranks_per_device": 2}]},
+        "ep_sizes.0.ranks_per_device",
+        "set scored: false",
+    ),
+    "no_device_to_share": (
+        {"ep_sizes": [{"ranks": 2, "rounds": 1, "ranks_per_device": 2, "scored": False}]},
+        "ep_sizes.0.ranks_per_device",
+        "the device is cpu",
+    ),
     "top_k_over_experts": ({"profiles": [profile("decode", top_k=9)]}, "profiles.0.top_k", "9 of 8 experts"),
     "hidden_not_divisible": (
         {"profiles": [profile("decode", hidden=100)]},

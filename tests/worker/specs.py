@@ -110,6 +110,7 @@ def make_spec(
         ep_size=ranks,
         ranks_per_pod=ranks,
         domain_size=ranks,
+        ranks_per_device=1,
         input_kind="hashed",
         seed=SEED,
         shape=shape,

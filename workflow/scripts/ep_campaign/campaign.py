@@ -144,6 +144,12 @@ class EpSize(Section):
     domain_size: int | None = Field(
         default=None, gt=0, le=4096, description="Ranks of one scale-up (NVLink) domain; null for ranks_per_pod."
     )
+    ranks_per_device: int = Field(
+        default=1,
+        gt=0,
+        le=64,
+        description="Ranks that share one GPU: more than one checks a build on fewer GPUs, and is never scored.",
+    )
     iterations: int | None = Field(
         default=None, gt=0, le=100_000, description="Overrides the profiles' iterations at this EP size."
     )

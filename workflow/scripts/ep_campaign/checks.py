@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ep_worker.contract.capabilities import CAPABILITIES, api_modes
-from ep_worker.contract.terms import Dtype
+from ep_worker.contract.terms import Device, Dtype
 from ep_worker.contract.workload import RouteKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ep_campaign.campaign import Campaign, Profile, RouteModel
+    from ep_campaign.campaign import Campaign, EpSize, Profile, RouteModel
 
 
 def with_shape(profile: Profile, shapes: dict[str, Any]) -> Profile:
@@ -196,6 +196,20 @@ def _measurement_problems(campaign: Campaign) -> Iterator[Problem]:
         if size.ranks % (size.domain_size or pod):
             message = f"{size.ranks} ranks in domains of {size.domain_size or pod}"
             yield "ep_size_not_divisible", f"ep_sizes.{index}.domain_size", message
+        if size.ranks_per_device > 1:
+            yield from _sharing_problems(campaign, size, f"ep_sizes.{index}.ranks_per_device")
+
+
+def _sharing_problems(campaign: Campaign, size: EpSize, field: str) -> Iterator[Problem]:
+    """Ranks on one device take turns, so that their times say nothing: such a size is for correctness alone."""
+    pod = size.ranks_per_pod or size.ranks
+    if pod % size.ranks_per_device:
+        yield "ep_size_not_divisible", field, f"{pod} ranks of a pod on devices of {size.ranks_per_device}"
+    if campaign.device is not Device.CUDA:
+        yield "no_device_to_share", field, f"ranks share a GPU, and the device is {campaign.device.value}"
+    if size.scored:
+        message = "ranks that share a GPU wait for each other's turns: set scored: false, and read correctness only"
+        yield "shared_device_is_scored", field, message
 
 
 def _family_problems(campaign: Campaign) -> Iterator[Problem]:

@@ -124,6 +124,7 @@ def _ep_size(size: EpSize) -> dict[str, Any]:
         "domain_size": size.domain_size or pod,
         "iterations": size.iterations,
         "scored": size.scored,
+        **({"ranks_per_device": size.ranks_per_device} if size.ranks_per_device > 1 else {}),
     }
 
 

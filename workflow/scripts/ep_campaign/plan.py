@@ -135,6 +135,7 @@ class Plan(PlanDocument):
             ep_size=start.ep_size,
             ranks_per_pod=size["ranks_per_pod"],
             domain_size=size["domain_size"],
+            ranks_per_device=size.get("ranks_per_device", 1),
             input_kind=document["input"],
             seed=document["seed"],
             shape=Shape(profile=start.profile, **profile["shape"]),
