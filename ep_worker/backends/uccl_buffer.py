@@ -82,7 +82,8 @@ class UcclBuffer:
     ) -> None:
         self._ep = extension()
         self._rank, self._num_ranks = group.rank(), group.size()
-        self._device = int(os.environ["LOCAL_RANK"])
+        # Not the local rank: ranks may share a GPU.
+        self._device = torch.cuda.current_device() if torch.cuda.is_available() else int(os.environ["LOCAL_RANK"])
         _refuse_hosts(_gather(socket.gethostname()))
         capsule, on_host = self._ep.get_rdma_buffer(num_rdma_bytes, self._device)
         if low_latency_mode and on_host:
