@@ -258,6 +258,15 @@ class TestEvidence:
         assert "Ranks computed on CPUs" in limits
         assert "One kind of route" not in limits
         assert "One kind of route, uniform" in section(markdown(summarise(tmp_path, **ONE_CELL)), "Limits")
+        assert "shared each GPU" not in limits
+
+    def test_times_of_ranks_that_shared_a_gpu_say_nothing(self, tmp_path: Path) -> None:
+        """A size whose ranks took turns on a GPU is about correctness alone, and its report says so."""
+        sizes = [{"ranks": 2, "rounds": 2, "ranks_per_device": 2, "scored": False}]
+        shared = summarise(tmp_path, device="cuda", ep_sizes=sizes, **ONE_CELL)
+
+        limits = section(markdown(shared), "Limits")
+        assert "At EP 2, 2 ranks shared each GPU and took turns on it" in limits
 
     def test_arms_over_ep_sizes_stand_side_by_side(self, tmp_path: Path) -> None:
         """A median from three starts on; below that the values, and so in the phases. 4 x 8 tokens / value = rate."""

@@ -21,7 +21,7 @@ _PAIR = 2
 def limits_section(source: Source) -> Section:
     """Limits that follow from this plan and these records."""
     head = source.summary.head
-    items: list[Text] = [_sizes(head), *_sharing(source), _shapes(head), _machines(source), _mode(head)]
+    items: list[Text] = [_sizes(head), *_sharing(head), _shapes(head), _machines(source), _mode(head)]
     if head.device is Device.CPU:
         items.append("Ranks computed on CPUs: the ranking of portable arms there says nothing of any GPU backend.")
     if not head.family.num_contrasts:
@@ -58,13 +58,13 @@ def _sizes(head: Head) -> str:
     return f"EP sizes measured: {sizes}. Nothing is said of any other, and no size stands for another."
 
 
-def _sharing(source: Source) -> list[Text]:
+def _sharing(head: Head) -> list[Text]:
     """Sizes whose ranks shared GPUs."""
     return [
-        f"At EP {size['ranks']}, {size['ranks_per_device']} ranks shared each GPU and took turns on it: these starts show that "
+        f"At EP {size.ranks}, {size.ranks_per_device} ranks shared each GPU and took turns on it: these starts show that "
         "arms run and deliver what they should; their times say nothing."
-        for size in source.plan.document["ep_sizes"]
-        if size.get("ranks_per_device", 1) > 1
+        for size in head.ep_sizes
+        if size.ranks_per_device > 1
     ]
 
 

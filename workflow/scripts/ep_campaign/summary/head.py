@@ -96,6 +96,7 @@ class EpSize(BaseModel):
         domain_size: Ranks of one scale-up domain.
         iterations: Timed iterations of a series, where this size overrides its profiles'; else None.
         scored: Whether its contrasts may belong to the family.
+        ranks_per_device: Ranks that shared one GPU.
     """
 
     model_config = CLOSED
@@ -107,6 +108,7 @@ class EpSize(BaseModel):
     domain_size: int
     iterations: int | None
     scored: bool
+    ranks_per_device: int = 1
 
 
 class Cell(BaseModel):
