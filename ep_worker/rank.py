@@ -7,6 +7,7 @@ import socket
 import time
 import traceback
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -161,8 +162,14 @@ def _entry(spec: StartSpec) -> Capability:
     """What the arm can do.
 
     Raises:
-        MissingBackendError: The arm cannot be imported, or does not say what it can do in this API mode.
+        MissingBackendError: A folder of its build is not there, it cannot be imported, or it does not say what it can do in
+            this API mode.
     """
+    missing = [folder for folder in spec.arm.library if not Path(folder).is_dir()]
+    if missing:
+        # Without this check an installed build would answer in the place of the one that was asked for.
+        msg = f"there is no folder {', '.join(missing)} here, which arm {spec.arm.name!r} names as its build: put the build there"
+        raise MissingBackendError(msg)
     find(spec.arm.backend, spec.arm.api_mode)
     entry = capability(spec.arm.backend, spec.arm.api_mode)
     if entry is None:

@@ -32,6 +32,7 @@ class Model:
         base_us: Round-trip of the reference at `dispatch_ready`, BF16, host-started [us].
         arm_factor: Latency of an arm over the base, by arm; 1 where absent.
         cell_factor: The same for one arm in one cell, by (cell, arm).
+        loop_factor: The same for one arm in one loop of one profile, by (profile, loop, arm).
         start_sd: Spread between starts.
         round_sd: Spread between rounds, common to all arms of a round.
         iteration_sd: Spread between iterations of a start.
@@ -46,6 +47,7 @@ class Model:
     base_us: float = 200.0
     arm_factor: Mapping[str, float] = field(default_factory=dict)
     cell_factor: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    loop_factor: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     start_sd: float = 0.02
     round_sd: float = 0.01
     iteration_sd: float = 0.05
@@ -77,6 +79,7 @@ class Model:
         num_samples = series.iterations // series.chain_length
         draw = self.generator(start.id, attempt, series.key)
         factor = BOUNDARY_FACTOR[series.boundary] * self.cell_factor.get((series.cell, start.arm), 1.0)
+        factor *= self.loop_factor.get((start.profile, series.loop.value, start.arm), 1.0)
         factor *= (0.8 if dtype is Dtype.FP8 else 1.0) * (0.9 if series.mode is Mode.CHAINED else 1.0)
         level = math.log(self.base_us * 1e3 * factor) + self.start_level(start, attempt)
         noise = self.iteration_sd * draw.standard_normal((num_samples, 1))

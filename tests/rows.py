@@ -46,6 +46,7 @@ def _records(plan: Plan, model: Model, start: Start, status: str, late: bool) ->
     rows = []
     for series in plan.spec(start).series if status != "not_run" else ():
         factor = BOUNDARY_FACTOR[series.boundary] * model.cell_factor.get((series.cell, start.arm), 1.0)
+        factor *= model.loop_factor.get((start.profile, series.loop.value, start.arm), 1.0)
         factor *= 0.8 if plan.cell(series.cell).dtype is Dtype.FP8 else 1.0
         factor *= 0.9 if series.mode is Mode.CHAINED else 1.0
         names: dict[str, Any] = {"cell": series.cell, "boundary": series.boundary.value, "mode": series.mode.value}

@@ -86,6 +86,13 @@ def cache_directory() -> Path:
     return Path(tempfile.gettempdir()) / f"ep-jit-{os.getuid()}-{sha256_text(' '.join(parts))[:16]}"
 
 
+def artefacts(directory: Path) -> dict[str, Any]:
+    """What a JIT cache holds: how many kernels, and one digest over their names and binaries."""
+    binaries = sorted(directory.glob("**/*.cubin"))
+    listed = [f"{path.relative_to(directory).as_posix()} {sha256_file(path)}" for path in binaries]
+    return {"num_binaries": len(binaries), "sha256": sha256_text("\n".join(listed))}
+
+
 @dataclass(frozen=True)
 class UncountedRows:
     """`Rows` of a dispatch that never told the host how many arrived: the rest of its ids is garbage until it is masked.
@@ -195,7 +202,7 @@ class DeepEpV2:
         """Version, commit and shared objects of DeepEP; where its kernels are kept, and whether any were there before."""
         module = load()
         directory = os.environ[_CACHE]
-        jit = {"directory": directory, "warm": _WARM_AT_START[directory]}
+        jit = {"directory": directory, "warm": _WARM_AT_START[directory], "artefacts": artefacts(Path(directory))}
         return {**build_provenance("deep_ep", ("deep_ep",), getattr(module, "__version__", None)), "jit_cache": jit}
 
     def close(self) -> None:

@@ -82,6 +82,7 @@ class ArmSpec:
         api_mode: The interface that this profile uses.
         knobs: What the backend's constructor is asked for (`num_sms`, ...); recorded as requested and as resolved.
         environment: Variables set before anything is imported.
+        library: Folders of this arm's build, first on the ranks' import path.
     """
 
     name: str
@@ -89,6 +90,7 @@ class ArmSpec:
     api_mode: ApiMode
     knobs: dict[str, Any]
     environment: dict[str, str]
+    library: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class StartSpec:
             "schema": SPEC_SCHEMA,
             "device": self.device.value,
             "shape": vars(self.shape),
-            "arm": {**vars(self.arm), "api_mode": self.arm.api_mode.value},
+            "arm": {**vars(self.arm), "api_mode": self.arm.api_mode.value, "library": list(self.arm.library)},
             "routes": [route_json(route) for route in self.routes],
             "cells": [{"id": cell.id, "route": cell.route, "dtype": cell.dtype.value} for cell in self.cells],
             "series": [series.as_json() for series in self.series],
@@ -177,7 +179,13 @@ class StartSpec:
                     **fields,
                     "device": Device(fields["device"]),
                     "shape": Shape(**fields["shape"]),
-                    "arm": ArmSpec(**{**fields["arm"], "api_mode": ApiMode(fields["arm"]["api_mode"])}),
+                    "arm": ArmSpec(
+                        **{
+                            **fields["arm"],
+                            "api_mode": ApiMode(fields["arm"]["api_mode"]),
+                            "library": tuple(fields["arm"]["library"]),
+                        }
+                    ),
                     "routes": tuple(route_from_json(route) for route in fields["routes"]),
                     "cells": tuple(Cell(c["id"], c["route"], Dtype(c["dtype"])) for c in fields["cells"]),
                     "series": tuple(Series.from_json(series) for series in fields["series"]),

@@ -26,6 +26,8 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 VariableValue = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Fraction = Annotated[Decimal, Field(ge=0, le=1)]
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
+Library = Annotated[str, Field(pattern=r"^/[^\x00:]*$")]
 
 
 class Section(BaseModel):
@@ -74,6 +76,14 @@ class Arm(Section):
         default_factory=dict,
         description="For each variable in which this arm differs from another: why. An undeclared difference is refused.",
     )
+    library: tuple[Library, ...] = Field(
+        default=(),
+        description="Folders that hold this arm's build, absolute, where ranks run; they stand first on the ranks' import path.",
+    )
+    commit: Commit | None = Field(
+        default=None,
+        description="Source commit that the build must say it was made from; a start that finds another is refused. Null: any.",
+    )
 
     @field_validator("image")
     @classmethod
@@ -105,6 +115,26 @@ class Profile(Section):
     expected_start_s: Seconds = Field(
         default=60.0, description="How long one start is expected to take [s]; for the plan's duration and cost only."
     )
+
+
+class SweepModel(Section):
+    """Profiles that differ in tokens per rank alone: one a number, named `t<number>`; in place of `profiles`."""
+
+    tokens_per_rank: tuple[Annotated[int, Field(gt=0, le=1 << 20)], ...] = Field(
+        min_length=2, description="Tokens of a rank [tokens], rising."
+    )
+    shape: str | None = Field(default=None, description="As in `profiles`.")
+    hidden: int | None = Field(default=None, gt=0, le=1 << 16, description="As in `profiles`.")
+    experts: int | None = Field(default=None, gt=0, le=1 << 16, description="As in `profiles`.")
+    top_k: int | None = Field(default=None, gt=0, le=64, description="As in `profiles`.")
+    iterations: int | None = Field(default=None, gt=0, le=100_000, description="As in `profiles`.")
+    warmups: int | None = Field(default=None, ge=0, le=100_000, description="As in `profiles`.")
+    expected_start_s: Seconds = Field(default=60.0, description="As in `profiles`.")
+
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles that it stands for."""
+        shared = self.model_dump(exclude={"tokens_per_rank"})
+        return tuple(Profile(name=f"t{number}", tokens_per_rank=number, **shared) for number in self.tokens_per_rank)
 
 
 class RouteModel(Section):
@@ -190,6 +220,11 @@ class FamilyModel(Section):
     profiles: tuple[str, ...] | None = Field(default=None, description="Profiles of the family; null for all.")
     routes: tuple[str, ...] | None = Field(default=None, description="Routes of the family; null for all.")
     dtypes: tuple[Dtype, ...] | None = Field(default=None, description="Dispatch dtypes of the family; null for all.")
+    loops: tuple[Literal["roundtrip", "dispatch", "combine"], ...] = Field(
+        default=("roundtrip",),
+        min_length=1,
+        description="What is judged: whole round-trips, and each phase alone (which needs measurement.isolated_loops).",
+    )
     alpha: float = Field(default=0.05, gt=0, lt=0.5, description="Family-wise error rate, held by Holm's procedure.")
     practical_threshold: float = Field(
         default=0.02, ge=0, lt=1, description="Smallest relative difference that matters (0.02 is 2 %)."
@@ -232,13 +267,23 @@ class Campaign(Section):
         alias="schema", description="Version of this file format."
     )
     name: Name = Field(description="Name of the campaign; its file is <name>.yaml and its results results/<name>/.")
-    kind: Literal["comparison"] = Field(description="What kind of question it asks.")
+    kind: Literal["comparison", "regression"] = Field(
+        description="What kind of question it asks: which arm is fastest, or which build of one backend became slower, and where."
+    )
     description: str = Field(min_length=1, description="What is compared and why, for the report's head.")
     device: Device = Field(description="Where ranks compute.")
     seed: int = Field(ge=0, lt=1 << 63, description="Seed of every draw: workload and order.")
     arms: tuple[Arm, ...] = Field(min_length=1, description="What is compared; at most six is a good rule.")
     reference: str = Field(description="Name of the arm that every other is compared with.")
-    profiles: tuple[Profile, ...] = Field(min_length=1, description="Workload shapes.")
+    control: str | None = Field(
+        default=None,
+        description="regression: the arm whose build or knob restores the old behaviour; it must not come out slower.",
+    )
+    profiles: tuple[Profile, ...] = Field(default=(), description="Workload shapes; or give `sweep`.")
+    sweep: SweepModel | None = Field(default=None, description="Workload shapes that differ in tokens per rank alone.")
+    published: Name | None = Field(
+        default=None, description="Series of config/published/ that the report shows beside a sweep; null for none."
+    )
     routes: tuple[RouteModel, ...] = Field(min_length=1, description="Routes.")
     input: Literal["hashed", "affine"] = Field(
         default="hashed", description="Token values: pseudo-random, or the published campaigns' formula."

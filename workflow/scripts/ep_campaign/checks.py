@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ep_campaign.regression_checks import regression_problems
 from ep_worker.contract.capabilities import CAPABILITIES, api_modes
 from ep_worker.contract.terms import Device, Dtype
 from ep_worker.contract.workload import RouteKind
@@ -44,6 +45,7 @@ def problems(campaign: Campaign, path: Path, shapes: dict[str, Any]) -> Iterator
     yield from _route_problems(campaign, shapes, path.parent)
     yield from _measurement_problems(campaign)
     yield from _family_problems(campaign)
+    yield from regression_problems(campaign)
 
 
 def _duplicates(campaign: Campaign) -> Iterator[Problem]:

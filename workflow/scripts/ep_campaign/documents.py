@@ -19,6 +19,7 @@ from ep_campaign.campaign import (
     Primary,
     Profile,
     RouteModel,
+    SweepModel,
     field_table,
 )
 from ep_campaign.elastic.documents import ELASTIC_README, ELASTIC_SECTIONS, elastic_schema
@@ -28,6 +29,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("Campaign", Campaign),
     ("arms", Arm),
     ("profiles", Profile),
+    ("sweep", SweepModel),
     ("routes", RouteModel),
     ("ep_sizes", EpSize),
     ("measurement", MeasurementModel),

@@ -9,10 +9,12 @@ from ep_campaign import order
 from ep_campaign.errors import CampaignError, Refusal
 from ep_campaign.load import load_campaign
 from ep_campaign.plan import PLAN_SCHEMA, Plan
+from ep_campaign.regression_checks import alike
 from ep_campaign.routes import resolve_route
 from ep_campaign.stats.family import smallest_n
 from ep_worker.contract.capabilities import CAPABILITIES, Capability, api_modes, reject_mode, reject_shape
 from ep_worker.contract.spec import route_json
+from ep_worker.contract.terms import Loop
 from ep_worker.contract.workload import RouteKind
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def expand(campaign: Campaign, folder: Path) -> Plan:
             "input": campaign.input,
             "order": campaign.order.value,
             "reference": campaign.reference,
+            **_builds(campaign),
             "primary": campaign.measurement.primary.model_dump(mode="json"),
             "arms": {arm.name: {**_arm(campaign, arm.name)} for arm in campaign.arms},
             "profiles": {profile.name: _profile(campaign, profile) for profile in campaign.profiles},
@@ -70,6 +73,7 @@ def expand(campaign: Campaign, folder: Path) -> Plan:
                 "test": family.test.value,
                 "assumed_start_cv": family.assumed_start_cv,
                 "min_rounds": smallest_n(len(contrasts), family.alpha) if contrasts else None,
+                **({"loops": list(family.loops)} if family.loops != ("roundtrip",) else {}),
                 "contrasts": contrasts,
             },
             "limits": campaign.limits.model_dump(mode="json"),
@@ -93,7 +97,21 @@ def _arm(campaign: Campaign, name: str) -> dict[str, Any]:
         "knobs": arm.knobs,
         "environment": arm.environment,
         "environment_reasons": arm.environment_reasons,
+        **({"library": list(arm.library)} if arm.library else {}),
+        **({"commit": arm.commit} if arm.commit else {}),
     }
+
+
+def _builds(campaign: Campaign) -> dict[str, Any]:
+    """What only a campaign with a control or a sweep has."""
+    found: dict[str, Any] = {}
+    if campaign.control:
+        found["control"] = campaign.control
+    if campaign.sweep:
+        found["sweep"] = [profile.name for profile in campaign.profiles]
+    if campaign.published:
+        found["published"] = campaign.published
+    return found
 
 
 def _profile(campaign: Campaign, profile: Profile) -> dict[str, Any]:
@@ -206,14 +224,19 @@ class _Matrix:
         return any(self._runs_primary(cell, arm) for cell in self.cells)
 
     def contrasts(self) -> list[dict[str, str]]:
-        """The declared family: scored cells in which both the arm and the reference run in the primary mode."""
+        """The declared family: scored cells in which both the arm and the reference run in the primary mode, loop by loop."""
         reference = self.campaign.reference
         found = []
         for cell in self.cells:
             for arm in self.campaign.arm_names:
                 runs = [self._runs_primary(cell, name) for name in (arm, reference)]
                 if cell["scored"] and arm != reference and all(runs):
-                    found.append({"cell": cell["id"], "arm": arm, "reference": reference})
+                    row = {"cell": cell["id"], "arm": arm, "reference": reference}
+                    # A round-trip's row says nothing of its loop: plans from before there was a choice keep their digests.
+                    found += [
+                        row if loop == Loop.ROUNDTRIP.value else {**row, "loop": loop}
+                        for loop in self.campaign.family.loops
+                    ]
         return found
 
 
@@ -321,6 +344,9 @@ def _warnings(campaign: Campaign, matrix: _Matrix) -> list[dict[str, str]]:
     if campaign.order.value == "published":
         text = "the published rotation uses 3 of 6 arm orders: carry-over is not balanced"
         found.append({"code": "order_unbalanced", "text": text})
+    for first, second in alike(campaign):
+        text = f"{first} and {second} are one build with the same knobs: an A/A comparison, which must find nothing"
+        found.append({"code": "arms_alike", "text": text})
     if len(campaign.arms) > 6:
         text = f"{len(campaign.arms)} arms: a round takes long, and machines drift; six is a good rule"
         found.append({"code": "many_arms", "text": text})

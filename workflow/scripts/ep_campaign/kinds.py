@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ep_campaign.layout import Results
     from ep_campaign.plan import Plan
 
-KINDS = ("comparison", "elastic")
+KINDS = ("comparison", "regression", "elastic")
 
 
 def load_any_plan(campaign_path: Path, shapes_path: Path) -> Plan | ElasticPlan:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from ep_campaign.campaign import Campaign
 from ep_campaign.checks import problems, with_shape
 from ep_campaign.errors import CampaignError, Refusal, refuse
+from ep_campaign.regression_checks import profile_source_problems, with_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,10 +120,12 @@ def load_campaign(path: Path, shapes_path: Path) -> Campaign:
     value = read_yaml(path)
     where = str(path)
     campaign = as_campaign(Campaign, value, where)
+    given_twice = list(profile_source_problems(campaign))
+    if not given_twice:
+        campaign = with_sweep(campaign)
     shapes = read_yaml(shapes_path)
-    refusals = [
-        Refusal(code, message, f"{where}: {field}") for code, field, message in problems(campaign, path, shapes)
-    ]
+    found = [*given_twice, *problems(campaign, path, shapes)]
+    refusals = [Refusal(code, message, f"{where}: {field}") for code, field, message in found]
     if refusals:
         raise CampaignError(refusals)
     filled = tuple(with_shape(profile, shapes) for profile in campaign.profiles)

@@ -13,13 +13,15 @@ from ep_campaign.plan_document import PLAN_SCHEMA, PlanDocument, read_document
 from ep_worker.contract.capabilities import CAPABILITIES, Capability
 from ep_worker.contract.series import Cell, Measurement, resolve
 from ep_worker.contract.spec import ArmSpec, Shape, StartSpec, route_from_json
-from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Mode
+from ep_worker.contract.terms import ApiMode, Boundary, Device, Dtype, Loop, Mode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["PLAN_SCHEMA", "Plan", "Start", "read_plan"]
 
+_MIN_CURVE = 3
+"""Profiles from which latency against tokens is drawn as a curve."""
 COLLECTIVE_BACKEND = {Device.CPU: "gloo", Device.CUDA: "nccl"}
 
 
@@ -74,8 +76,42 @@ class Plan(PlanDocument):
 
     @property
     def contrasts(self) -> list[dict[str, str]]:
-        """The declared family: cell, arm, reference."""
+        """The declared family: cell, arm, reference, and the loop where it is no round-trip."""
         return list(self.document["family"]["contrasts"])
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """What the family judges: whole round-trips, or phases alone."""
+        return tuple(Loop(item) for item in self.document["family"].get("loops", [Loop.ROUNDTRIP.value]))
+
+    @property
+    def control(self) -> str | None:
+        """The arm that restores the old behaviour; None outside campaigns of builds."""
+        control: str | None = self.document.get("control")
+        return control
+
+    @property
+    def published(self) -> str | None:
+        """Name of the published series to show beside the sweep; None for none."""
+        name: str | None = self.document.get("published")
+        return name
+
+    @property
+    def sweep(self) -> tuple[str, ...]:
+        """Profiles that differ in tokens per rank alone, rising; empty where none was declared."""
+        return tuple(self.document.get("sweep", ()))
+
+    def token_profiles(self) -> tuple[str, ...]:
+        """Profiles that differ in tokens per rank alone, rising: the declared sweep, or three and more of one shape."""
+        if self.sweep:
+            return self.sweep
+        shapes: dict[tuple[int, ...], list[tuple[int, str]]] = {}
+        for name, profile in self.document["profiles"].items():
+            shape = profile["shape"]
+            key = tuple(shape[field] for field in ("hidden", "experts", "top_k"))
+            shapes.setdefault(key, []).append((shape["tokens_per_rank"], name))
+        longest = max(shapes.values(), key=len)
+        return tuple(name for _, name in sorted(longest)) if len(longest) >= _MIN_CURVE else ()
 
     @property
     def primary(self) -> tuple[Boundary, Mode]:
@@ -140,7 +176,12 @@ class Plan(PlanDocument):
             seed=document["seed"],
             shape=Shape(profile=start.profile, **profile["shape"]),
             arm=ArmSpec(
-                start.arm, arm["backend"], ApiMode(arm["api_modes"][start.profile]), arm["knobs"], arm["environment"]
+                start.arm,
+                arm["backend"],
+                ApiMode(arm["api_modes"][start.profile]),
+                arm["knobs"],
+                arm["environment"],
+                tuple(arm.get("library", ())),
             ),
             routes=tuple(route_from_json(item) for item in document["routes"][start.profile][str(start.ep_size)]),
             cells=tuple(cells),

@@ -27,7 +27,7 @@ def write_plan(campaign: str, results: Results) -> None:
     plan = load_any_plan(path, SHAPES)
     check_plan(plan, results)
     results.root.mkdir(parents=True, exist_ok=True)
-    for route in load_campaign(path, SHAPES).routes if plan.kind == "comparison" else ():
+    for route in load_campaign(path, SHAPES).routes if plan.kind in ("comparison", "regression") else ():
         if route.trace is not None:
             text = read_trace(path.parent / route.trace)
             target = results.root / "traces" / f"{sha256_text(text)}.csv"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ep_campaign.numbers import listing, p_text, plural, ratio_text, significant, span
 from ep_campaign.report.words import lost_rounds
 from ep_campaign.summary import Role, State
+from ep_worker.contract.terms import Loop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,13 +63,21 @@ def _cells(summary: Summary) -> list[str]:
     for level in summary.levels:
         if level.primary:
             levels.setdefault(level.cell, []).append(level)
-    contrasts = {(item.cell, item.arm): item for item in summary.contrasts if item.role is not Role.SECONDARY}
+    shown = [item for item in summary.contrasts if item.role is not Role.SECONDARY]
+    contrasts = {(item.cell, item.arm): item for item in shown if item.loop is Loop.ROUNDTRIP}
+    phases: dict[str, list[Contrast]] = {}
+    for item in shown:
+        if item.loop is not Loop.ROUNDTRIP:
+            phases.setdefault(item.place, []).append(item)
     width = min(MAX_NAME, max((len(arm.name) for arm in summary.head.arms), default=0))
     head = _line(_HEAD[0], _HEAD[1:4], _HEAD[4], width)
     blocks: list[str] = []
     for cell, found in levels.items():
         rows = [_row(level, contrasts.get((cell, level.arm)), summary.head.reference, width) for level in found]
         blocks.append("\n".join([cell, *([head] if not blocks else []), *rows, *_unsupported(summary, cell)]))
+    for place, alone in phases.items():
+        rows = [_row(summary.level(item, item.arm), item, summary.head.reference, width) for item in alone]
+        blocks.append("\n".join([place, *rows]))
     return blocks
 
 

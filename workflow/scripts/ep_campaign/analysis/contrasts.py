@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ep_campaign.analysis.grids import make_grid
+from ep_campaign.analysis.grids import grid_name, make_grid
 from ep_campaign.analysis.matrix import cell_parts
 from ep_campaign.stats.contrast import PairedComparison, compare, log_ratios
 from ep_campaign.stats.judge import judge
@@ -16,7 +16,7 @@ from ep_campaign.stats.printable import Printable, printable
 from ep_campaign.stats.resolution import resolvable_effect_percent
 from ep_campaign.stats.verdict import Decision, Rules, Verdict
 from ep_campaign.summary import Contrast, ExcludedRound, Interval, Role, Ruling
-from ep_worker.contract.terms import Dtype
+from ep_worker.contract.terms import Dtype, Loop
 
 if TYPE_CHECKING:
     from ep_campaign.analysis.matrix import Matrix, Where
@@ -46,7 +46,7 @@ class FamilyRules:
 def make_contrasts(matrix: Matrix) -> tuple[Contrast, ...]:
     """Every arm against the reference wherever both were to measure: the family, then descriptive, then secondary ones."""
     family = FamilyRules.of(matrix.plan)
-    declared = {(row["cell"], row["arm"]) for row in matrix.plan.contrasts}
+    declared = {(row["cell"], row.get("loop", Loop.ROUNDTRIP.value), row["arm"]) for row in matrix.plan.contrasts}
     judged = judge_family(matrix, family)
     found = []
     for where in matrix.places():
@@ -55,18 +55,18 @@ def make_contrasts(matrix: Matrix) -> tuple[Contrast, ...]:
             if arm == matrix.reference:
                 continue
             role = Role.SECONDARY
-            if matrix.is_primary(where):
-                role = Role.FAMILY if (where.cell, arm) in declared else Role.DESCRIPTIVE
-            ruled = judged.get((where.cell, arm)) if role is Role.FAMILY else None
+            if matrix.is_judged(where):
+                role = Role.FAMILY if (where.cell, where.loop.value, arm) in declared else Role.DESCRIPTIVE
+            ruled = judged.get((grid_name(where), arm)) if role is Role.FAMILY else None
             found.append(_contrast(matrix, where, arm, role, ruled, family))
     roles = list(Role)
     return tuple(sorted(found, key=lambda contrast: roles.index(contrast.role)))
 
 
 def judge_family(matrix: Matrix, family: FamilyRules) -> dict[tuple[str, str], Judgement]:
-    """The judgements of the declared contrasts, by cell and arm; a contrast without a value of its arm has none."""
+    """The judgements of the declared contrasts, by `grid_name` and arm; a contrast without a value of its arm has none."""
     cells = {row["cell"] for row in matrix.plan.contrasts}
-    places = [where for where in matrix.places() if where.cell in cells and matrix.is_primary(where)]
+    places = [where for where in matrix.places() if where.cell in cells and matrix.is_judged(where)]
     grids = [grid for grid in (make_grid(matrix, where) for where in places) if grid is not None]
     if not grids:
         return {}

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def make_diagnostics(matrix: Matrix) -> tuple[Diagnostics, ...]:
-    """One entry a cell, also where the reference does not run: then each arm stands alone."""
-    return tuple(_diagnostics(matrix, where) for where in matrix.places() if matrix.is_primary(where))
+    """One entry a judged place, also where the reference does not run: then each arm stands alone."""
+    return tuple(_diagnostics(matrix, where) for where in matrix.places() if matrix.is_judged(where))
 
 
 def _diagnostics(matrix: Matrix, where: Where) -> Diagnostics:
@@ -42,7 +42,7 @@ def _diagnostics(matrix: Matrix, where: Where) -> Diagnostics:
             rounds = tuple(list(records)[index] for index in unstable.starts)
         arms.append(_arm(matrix, arm, values, drifted if len(on_time) > 1 else None, unstable, rounds))
     order = _order(grid, found) if grid is not None and found is not None else None
-    return Diagnostics(cell=where.cell, order=order, arms=tuple(arms))
+    return Diagnostics(cell=where.cell, loop=where.loop, order=order, arms=tuple(arms))
 
 
 def _arm(

@@ -12,6 +12,7 @@ import numpy as np
 from ep_campaign.analysis.levels import start_values_us
 from ep_campaign.analysis.matrix import cell_parts
 from ep_campaign.stats.judge import CellRounds
+from ep_worker.contract.terms import Loop
 
 if TYPE_CHECKING:
     from ep_campaign.analysis.matrix import Matrix, Where
@@ -40,4 +41,9 @@ def make_grid(matrix: Matrix, where: Where) -> CellRounds | None:
             places_NA[number - 1, column] = start.order_position
     # Places among the arms of this cell: an arm that runs in the round but not in this cell leaves no gap.
     positions_NA = np.argsort(np.argsort(places_NA, axis=1), axis=1)
-    return CellRounds(where.cell, tuple(arms), reference, values_NA, positions_NA, late_NA)
+    return CellRounds(grid_name(where), tuple(arms), reference, values_NA, positions_NA, late_NA)
+
+
+def grid_name(where: Where) -> str:
+    """The name of a place among those that a family judges: its cell, and the loop where it is no round-trip."""
+    return where.cell if where.loop is Loop.ROUNDTRIP else f"{where.cell} {where.loop.value}"

@@ -56,8 +56,12 @@ class Matrix:
         return str(self.plan.document["reference"])
 
     def is_primary(self, where: Where) -> bool:
-        """Whether verdicts are made there."""
+        """Whether it is the round-trip at the primary boundary and mode."""
         return (where.boundary, where.mode) == self.plan.primary and where.loop is Loop.ROUNDTRIP
+
+    def is_judged(self, where: Where) -> bool:
+        """Whether verdicts are made there: at the primary boundary and mode, of each loop that the family declares."""
+        return (where.boundary, where.mode) == self.plan.primary and where.loop in self.plan.loops
 
     def places(self) -> list[Where]:
         """Every place where some arm was to measure, in order."""

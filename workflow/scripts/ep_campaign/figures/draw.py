@@ -12,6 +12,7 @@ from ep_campaign.figures.levels import draw_levels
 from ep_campaign.figures.names import Kind, figure_ids
 from ep_campaign.figures.rounds import draw_rounds
 from ep_campaign.figures.style import save, style
+from ep_campaign.figures.tokens import draw_tokens
 from ep_campaign.figures.view import View
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _DRAW = {
     Kind.BOUNDARIES: draw_boundaries,
     Kind.DIAGNOSTICS: draw_diagnostics,
     Kind.EP_SIZES: draw_ep_sizes,
+    Kind.TOKENS: draw_tokens,
 }
 
 

@@ -10,6 +10,7 @@ from ep_campaign.figures.sheet import wrap_name
 from ep_campaign.figures.style import CHAR_MM, WIDTH_MM
 from ep_campaign.numbers import p_text, ratio_text
 from ep_campaign.summary import Role
+from ep_worker.contract.terms import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ class Row:
 def lay_out(contrasts: Sequence[Contrast]) -> tuple[list[Row], list[tuple[str, float]], float]:
     """Rows under the heading of their cell, from the top down; headings with their places; the height of all [mm]."""
     rows, headings, y_mm = [], [], 0.0
-    for _, group in groupby(contrasts, key=lambda item: item.cell):
+    for _, group in groupby(contrasts, key=lambda item: item.place):
         members = list(group)
         headings.append((heading(members), y_mm))
         y_mm += HEADING_MM
@@ -65,7 +66,8 @@ def lay_out(contrasts: Sequence[Contrast]) -> tuple[list[Row], list[tuple[str, f
 def heading(contrasts: Sequence[Contrast]) -> str:
     """A cell in words: `EP 2, decode, route uniform, fp8`; that it is not judged where none of its contrasts is."""
     first = contrasts[0]
-    text = f"EP {first.ep_size}, {first.profile}, route {first.route}, {first.dtype.value}"
+    phase = "" if first.loop is Loop.ROUNDTRIP else f", {first.loop.value} alone"
+    text = f"EP {first.ep_size}, {first.profile}, route {first.route}, {first.dtype.value}{phase}"
     return text if any(item.role is Role.FAMILY for item in contrasts) else f"{text} (described, not judged)"
 
 

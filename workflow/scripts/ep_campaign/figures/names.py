@@ -24,6 +24,7 @@ class Kind(StrEnum):
     BOUNDARIES = "boundaries"
     DIAGNOSTICS = "diagnostics"
     EP_SIZES = "ep-sizes"
+    TOKENS = "tokens"
 
 
 OF_A_PROFILE = (Kind.LEVELS, Kind.ROUNDS, Kind.BOUNDARIES, Kind.DIAGNOSTICS)
@@ -47,22 +48,29 @@ class FigureId:
     @property
     def name(self) -> str:
         """Name of its files, without suffix."""
-        return self.kind.value if self.ep_size is None else f"{self.kind.value}-ep{self.ep_size}-{self.profile}"
+        parts = [self.kind.value, *([f"ep{self.ep_size}"] if self.ep_size else []), *filter(None, [self.profile])]
+        return "-".join(parts)
 
     @property
     def of(self) -> str:
         """What it covers, for its title."""
-        return "all cells" if self.ep_size is None else f"EP {self.ep_size}, {self.profile}"
+        if self.ep_size is None:
+            return "all cells"
+        return f"EP {self.ep_size}, {self.profile}" if self.profile else f"EP {self.ep_size}"
 
 
 def figure_ids(plan: Plan) -> tuple[FigureId, ...]:
     """Every figure of a campaign, in the order of its report: the verdicts' figure first."""
     sizes = [entry["ranks"] for entry in plan.document["ep_sizes"]]
     found = [FigureId(Kind.FOREST)]
+    if plan.token_profiles():
+        found += [FigureId(Kind.TOKENS, size) for size in sizes]
+    # A sweep has its curves: four figures for each of its many profiles would hide them.
     found += [
         FigureId(kind, size, profile)
         for size in sizes
         for profile in plan.document["profiles"]
+        if profile not in plan.sweep
         for kind in OF_A_PROFILE
     ]
     if len(sizes) > 1:

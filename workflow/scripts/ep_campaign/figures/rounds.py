@@ -14,6 +14,7 @@ from ep_campaign.figures.grid import cell_grid, cell_title, cut_note, placed, pr
 from ep_campaign.figures.marks import START_KEYS, absences, draw_start, nothing, write_cut
 from ep_campaign.figures.sheet import Entry, Page, arm_entries, panels, words
 from ep_campaign.figures.style import MARK_PT, SHADE, Look, looks
+from ep_worker.contract.terms import Loop
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def _keys(view: View, cells: list[Cell], levels: list[Level]) -> list[Entry]:
 
 def excluded_rounds(view: View, cell: Cell) -> list[int]:
     """Rounds that some contrast of a cell leaves out."""
-    contrasts = [item for item in view.primary_contrasts() if item.cell == cell.id]
+    contrasts = [item for item in view.primary_contrasts() if item.cell == cell.id and item.loop is Loop.ROUNDTRIP]
     return sorted({item.round for contrast in contrasts for item in contrast.excluded})
 
 

@@ -42,7 +42,7 @@ class View:
 
     @cached_property
     def _diagnostics(self) -> dict[str, Diagnostics]:
-        return {item.cell: item for item in self.summary.diagnostics}
+        return {item.cell: item for item in self.summary.diagnostics if item.loop is Loop.ROUNDTRIP}
 
     @cached_property
     def _places(self) -> dict[tuple[int, str, int, str], int]:
@@ -65,6 +65,10 @@ class View:
         where = (figure.ep_size, figure.profile)
         return [cell for cell in self.summary.head.cells if where in ((None, None), (cell.ep_size, cell.profile))]
 
+    def cells_of_size(self, ep_size: int | None) -> list[Cell]:
+        """The cells of an EP size, in the plan's order; of all, where none is named."""
+        return [cell for cell in self.summary.head.cells if ep_size in (None, cell.ep_size)]
+
     def level(self, cell: str, arm: str, boundary: Boundary, mode: Mode, loop: Loop = Loop.ROUNDTRIP) -> Level | None:
         """One level; None where the arm has none there."""
         return self._levels.get((cell, boundary, mode, loop, arm))
@@ -84,7 +88,16 @@ class View:
         place = {cell.id: number for number, cell in enumerate(self.summary.head.cells)}
         found = [item for item in self.summary.contrasts if item.role is not Role.SECONDARY]
         judged = {item.cell for item in found if item.role is Role.FAMILY}
-        return sorted(found, key=lambda item: (item.cell not in judged, place[item.cell], self.arms.index(item.arm)))
+        loops = list(Loop)
+        return sorted(
+            found,
+            key=lambda item: (
+                item.cell not in judged,
+                place[item.cell],
+                loops.index(item.loop),
+                self.arms.index(item.arm),
+            ),
+        )
 
     def diagnostics(self, cell: str) -> Diagnostics | None:
         """What speaks against the starts of a cell; None where it has none."""

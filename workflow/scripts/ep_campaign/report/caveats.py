@@ -38,10 +38,10 @@ def diagnostics_section(source: Source) -> Section:
 
 
 def _fired(found: tuple[Diagnostics, ...]) -> str:
-    vetoes = [f"order effect in {item.cell}" for item in found if item.order is not None and item.order.veto]
+    vetoes = [f"order effect in {item.place}" for item in found if item.order is not None and item.order.veto]
     for item in found:
-        vetoes += [f"drift of {arm.arm} in {item.cell}" for arm in item.arms if arm.drift_veto]
-        vetoes += [f"unstable starts of {arm.arm} in {item.cell}" for arm in item.arms if arm.unstable_veto]
+        vetoes += [f"drift of {arm.arm} in {item.place}" for arm in item.arms if arm.drift_veto]
+        vetoes += [f"unstable starts of {arm.arm} in {item.place}" for arm in item.arms if arm.unstable_veto]
     if not vetoes:
         tested = [item for item in found if any(arm.num_starts >= SUMMARY_MIN_N for arm in item.arms)]
         few = (
@@ -59,12 +59,18 @@ def _order_table(found: tuple[Diagnostics, ...]) -> Table:
         order = item.order
         if order is None or order.num_rounds < SUMMARY_MIN_N:
             rows.append(
-                (item.cell, str(order.num_rounds) if order else "0 or 1", MISSING, "too few complete rounds", _UNTESTED)
+                (
+                    item.place,
+                    str(order.num_rounds) if order else "0 or 1",
+                    MISSING,
+                    "too few complete rounds",
+                    _UNTESTED,
+                )
             )
         else:
             ranks = ", ".join(f"{rank:.2f}" for rank in order.mean_ranks)
             veto = "yes" if order.veto else "no"
-            rows.append((item.cell, str(order.num_rounds), f"{p_text(order.p)} ({order.method})", ranks, veto))
+            rows.append((item.place, str(order.num_rounds), f"{p_text(order.p)} ({order.method})", ranks, veto))
     head = ("cell", "rounds", "p", "mean rank by place", "veto")
     return Table("Place in the round", head, tuple(rows), frozenset({"rounds"}))
 
@@ -81,7 +87,7 @@ def _arms_table(found: tuple[Diagnostics, ...]) -> Table:
             ]
             unstable = span(arm.unstable_rounds)
             verdict = _UNTESTED if few else ", ".join(vetoes) or "no"
-            rows.append((item.cell, arm.arm, str(arm.num_starts), rho, p, unstable, verdict))
+            rows.append((item.place, arm.arm, str(arm.num_starts), rho, p, unstable, verdict))
     head = ("cell", "arm", "starts", _RHO, "p", f"rounds above {UNSTABLE_RATIO:g} x median", "veto")
     return Table("Drift and unstable starts", head, tuple(rows), frozenset({"starts", _RHO}))
 
@@ -122,7 +128,7 @@ def _excluded(source: Source) -> Table:
         if contrast.role is Role.SECONDARY:
             continue
         for item in contrast.excluded:
-            key = (contrast.cell, contrast.arm, item.arm, _status(item), item.reason_code, item.reason)
+            key = (contrast.place, contrast.arm, item.arm, _status(item), item.reason_code, item.reason)
             rounds.setdefault(key, []).append(item.round)
     cells: dict[tuple[str, ...], list[str]] = {}
     for (cell, *cause), numbers in rounds.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ep_campaign.report.builds import builds_section
 from ep_campaign.report.caveats import diagnostics_section, exclusions_section, unsupported_section
 from ep_campaign.report.controls import controls_section
 from ep_campaign.report.custody import cost_section, custody_section, launches_section, resolution_section
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SECTIONS = (
     verdict_section,
+    builds_section,
     reading_section,
     gallery_section,
     levels_section,
@@ -48,4 +50,5 @@ def compose(source: Source) -> Document:
     """The document of a campaign."""
     head = source.summary.head
     stamp = "" if head.state is State.COMPLETE else head.state.value.upper()
-    return Document(f"EP campaign {head.campaign}", stamp, tuple(make(source) for make in SECTIONS))
+    sections = (make(source) for make in SECTIONS)
+    return Document(f"EP campaign {head.campaign}", stamp, tuple(one for one in sections if one is not None))

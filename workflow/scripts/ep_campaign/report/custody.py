@@ -113,7 +113,7 @@ def resolution_section(source: Source) -> Section:
     if sizes:
         rows = tuple(
             (
-                item.cell,
+                item.place,
                 item.arm,
                 str(len(item.rounds)),
                 percent(item.ratio_sd_log),
@@ -141,7 +141,7 @@ def resolution_section(source: Source) -> Section:
 
 def _spread_table(source: Source) -> Table:
     rows = tuple(
-        (item.cell, arm.arm, str(arm.num_starts), percent(arm.start_sd_log, decimals=2))
+        (item.place, arm.arm, str(arm.num_starts), percent(arm.start_sd_log, decimals=2))
         for item in source.summary.diagnostics
         for arm in item.arms
         if arm.start_sd_log is not None

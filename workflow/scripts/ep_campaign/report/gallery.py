@@ -17,6 +17,7 @@ _TITLES = {
     Kind.BOUNDARIES: "Boundaries and modes",
     Kind.DIAGNOSTICS: "Order, drift and unstable starts",
     Kind.EP_SIZES: "EP sizes side by side",
+    Kind.TOKENS: "Latency against tokens per rank",
 }
 _READINGS = {
     Kind.FOREST: "Ratio of latencies with its exact interval; left of 1 the arm is faster. Filled marks carry a direction.",
@@ -25,6 +26,7 @@ _READINGS = {
     Kind.BOUNDARIES: "Medians with their phases. Compare arms within one boundary and mode, never across.",
     Kind.DIAGNOSTICS: "Each start's difference from its arm's median, by its place in the round and by round. Red is a veto.",
     Kind.EP_SIZES: "Latency and input tokens per second of every arm; described, never judged across sizes.",
+    Kind.TOKENS: "Above, medians with exact intervals; below, the ratio to the reference. Ringed points carry a direction.",
 }
 
 

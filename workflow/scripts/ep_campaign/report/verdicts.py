@@ -78,12 +78,13 @@ def _failed(summary: Summary, arm: str) -> str:
 def arm_answer(contrasts: Sequence[Contrast], failed: str = "") -> Text:
     """One arm's failures, then its verdicts over all cells of the family, as one sentence."""
     first, total = contrasts[0], len(contrasts)
+    noun = "cell" if len({item.loop for item in contrasts}) == 1 else "contrast"
     clauses = []
     for verdict in Verdict:
         found = [item for item in contrasts if item.ruling is not None and item.ruling.verdict is verdict]
         if not found:
             continue
-        cells = f"in {len(found)} of {plural(total, 'cell')}"
+        cells = f"in {len(found)} of {plural(total, noun)}"
         if verdict in RESOLVED:
             clauses.append(f"{verdict} than {first.reference} {cells} ({_range(found)})")
         else:
@@ -112,7 +113,7 @@ def _family_table(family: Sequence[Contrast], declared: Family) -> Table:
         resolved = item.ruling is not None and item.ruling.verdict in RESOLVED
         rows.append(
             (
-                item.cell,
+                item.place,
                 outcome(item),
                 Strong(verdict) if resolved else verdict,
                 p_text(item.adjusted_p if item.printable.verdicts else None),
@@ -131,7 +132,7 @@ def _described_blocks(described: Sequence[Contrast]) -> list[Block]:
     rows: list[tuple[Text, ...]] = []
     for item in described:
         verdict = str(item.ruling) if item.ruling else "described"
-        row = (item.cell, outcome(item), verdict, f"{len(item.rounds)} of {item.num_rounds}")
+        row = (item.place, outcome(item), verdict, f"{len(item.rounds)} of {item.num_rounds}")
         rows.append(row if alike else (*row, item.printable.sentence or MISSING))
     head = ("cell", "what was found", "verdict", "rounds", *(() if alike else ("what the rounds allow",)))
     table = Table("Described, not judged: primary contrasts outside the family", head, tuple(rows))

@@ -28,6 +28,11 @@ class Role(StrEnum):
     SECONDARY = "secondary"
 
 
+def place_text(cell: str, loop: Loop) -> str:
+    """A cell, and the phase where one phase alone was timed: `ep2/t1024/uniform/bf16, dispatch alone`."""
+    return cell if loop is Loop.ROUNDTRIP else f"{cell}, {loop.value} alone"
+
+
 class ExcludedRound(BaseModel):
     """An arm without an `ok` record in a round, which therefore does not count for a contrast.
 
@@ -139,6 +144,11 @@ class Contrast(BaseModel):
     printable: Printable
     warnings: tuple[str, ...]
 
+    @property
+    def place(self) -> str:
+        """Where it was made, as shown: the cell, and the phase where one phase alone is compared."""
+        return place_text(self.cell, self.loop)
+
 
 class Order(BaseModel):
     """Whether the place in a round changes a start's value.
@@ -189,10 +199,11 @@ class ArmDiagnostics(BaseModel):
 
 
 class Diagnostics(BaseModel):
-    """What speaks against the starts of one cell at the primary boundary and mode.
+    """What speaks against the starts of one cell, in one loop that the family judges, at the primary boundary and mode.
 
     Attributes:
         cell: Cell id.
+        loop: Whole round-trips, or one phase alone.
         order: None where fewer than two rounds are complete over all arms that have a start.
         arms: Arms with at least one start, in the plan's order.
     """
@@ -200,5 +211,11 @@ class Diagnostics(BaseModel):
     model_config = CLOSED
 
     cell: str
+    loop: Loop
     order: Order | None
     arms: tuple[ArmDiagnostics, ...]
+
+    @property
+    def place(self) -> str:
+        """As `Contrast.place`."""
+        return place_text(self.cell, self.loop)

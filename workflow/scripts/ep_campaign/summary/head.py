@@ -34,6 +34,8 @@ class Arm(BaseModel):
         knobs: What the backend is asked for.
         environment: Variables of this arm alone.
         environment_reasons: Why, by variable.
+        library: Folders of its build where ranks run.
+        commit: Source commit that its build must say.
     """
 
     model_config = CLOSED
@@ -45,6 +47,8 @@ class Arm(BaseModel):
     knobs: dict[str, bool | int | float | str]
     environment: dict[str, str]
     environment_reasons: dict[str, str]
+    library: tuple[str, ...] = ()
+    commit: str | None = None
 
 
 class Profile(BaseModel):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ep_campaign.errors import CampaignError
 from ep_campaign.identity import accepted_workers
 from ep_campaign.validate import correctness, figures, folder, matrix, runtime, sealed
+from ep_campaign.validate.builds import Builds, check_build
 from ep_campaign.validate.census import Fact, census, check_complete, check_sequence, fact
 from ep_campaign.validate.finding import Severity, State, Validation, Violation, sort_violations
 from ep_campaign.validate.journal import check_journal
@@ -42,6 +43,7 @@ def validate(plan: Plan, results: Results) -> Validation:
         *sealed.check_sealed(results),
     ]
     accepted, workloads, together = _accepted(results), Workloads(), runtime.Runtime(plan)
+    seen = Builds(plan)
     facts: list[Fact] = []
     for start in plan.starts:
         outcomes = folder.read_outcomes(results, start, found)
@@ -49,9 +51,12 @@ def validate(plan: Plan, results: Results) -> Validation:
             found.extend(folder.check_row(attempt, row))
             found.extend(folder.check_files(attempt))
             found.extend(_check_attempt(attempt, accepted, workloads, together))
+            if attempt.scored and runtime.has_ok(attempt):
+                seen.see(attempt)
             facts.append(fact(attempt))
     found.extend(workloads.recompute(results.root))
     found.extend(together.compare_arms())
+    found.extend(seen.compare())
     found.extend(check_complete(plan, facts))
     found.extend(check_sequence(facts))
     found.extend(check_journal(results, facts))
@@ -87,5 +92,6 @@ def _check_attempt(
         yield from runtime.check_provenance(attempt)
         yield from runtime.check_worker(attempt, accepted)
         yield from runtime.check_asked(attempt)
+        yield from check_build(attempt)
         if attempt.scored:
             yield from together.check(attempt)

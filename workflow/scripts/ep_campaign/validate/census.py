@@ -36,7 +36,7 @@ class Fact:
         infrastructure: Whether the controller takes it for a failure of the machine.
         teardown: `ok`, `failed`, `not_reached`; None where it began nothing.
         statuses: How many records have each status.
-        primary_ok: Cells with an ok round-trip at the primary boundary and mode.
+        primary_ok: (cell, loop) of ok series at the primary boundary and mode.
     """
 
     start: Start
@@ -50,7 +50,7 @@ class Fact:
     infrastructure: bool
     teardown: str | None
     statuses: dict[str, int]
-    primary_ok: frozenset[str]
+    primary_ok: frozenset[tuple[str, str]]
 
 
 def fact(attempt: Attempt) -> Fact:
@@ -70,9 +70,9 @@ def fact(attempt: Attempt) -> Fact:
         teardown=record.teardown,
         statuses=dict(Counter(r.status.value for r in record.records)),
         primary_ok=frozenset(
-            r.cell
+            (r.cell, r.loop.value)
             for r in record.records
-            if r.status is Status.OK and (r.boundary, r.mode, r.loop) == (boundary, mode, Loop.ROUNDTRIP)
+            if r.status is Status.OK and (r.boundary, r.mode) == (boundary, mode)
         ),
     )
 
@@ -192,10 +192,11 @@ def _contrast(plan: Plan, row: dict[str, str], scored: Sequence[Fact]) -> dict[s
     """One contrast's complete and excluded rounds: those in which one of its two arms has no ok primary record."""
     ep_text, profile, _, _ = row["cell"].split("/")
     num_rounds = plan.num_rounds[int(ep_text.removeprefix("ep"))]
+    series = (row["cell"], row.get("loop", Loop.ROUNDTRIP.value))
     have = {
         (item.start.round, item.start.arm)
         for item in scored
-        if item.start.profile == profile and row["cell"] in item.primary_ok
+        if item.start.profile == profile and series in item.primary_ok
     }
     whole = [n for n in range(1, num_rounds + 1) if {(n, row["arm"]), (n, row["reference"])} <= have]
     excluded = sorted(set(range(1, num_rounds + 1)) - set(whole))

@@ -1,0 +1,2 @@
+# A comparison of builds has the stages of any comparison.
+include: "comparison.smk"
