@@ -24,6 +24,12 @@ def observed(provenance: dict[str, Any], name: str) -> list[Any]:
     return [value for value in by_rank if value is not None and not is_not_applicable(value)]
 
 
+def texts(provenance: dict[str, Any], name: str, key: str) -> list[str]:
+    """The distinct texts under a key of a field's entries, sorted; what has another form is `check_provenance`'s to report."""
+    entries = [item for value in observed(provenance, name) for item in (value if isinstance(value, list) else [value])]
+    return sorted({str(item[key]) for item in entries if isinstance(item, dict) and key in item})
+
+
 def check_build(attempt: Attempt) -> Iterator[Violation]:
     """A declared commit was observed, and a declared folder is where the backend's shared objects were loaded from."""
     declared = attempt.plan.document["arms"][attempt.start.arm]
@@ -35,7 +41,7 @@ def check_build(attempt: Attempt) -> Iterator[Violation]:
             field = "provenance.backend_commit"
             yield refusal("wrong_build", attempt.file, field, shown, f"{commit}, as the arm declares", _INSTALL)
     if library := tuple(declared.get("library", ())):
-        paths = sorted({item["path"] for files in observed(provenance, "backend_files") for item in files})
+        paths = texts(provenance, "backend_files", "path")
         outside = [path for path in paths if not path.startswith(tuple(f"{folder.rstrip('/')}/" for folder in library))]
         if outside:
             expected = f"files of {', '.join(library)}, as the arm declares"
@@ -60,8 +66,8 @@ class Builds:
     def see(self, attempt: Attempt) -> None:
         """Remembers an attempt's shared objects and its JIT cache; an arm's starts agree, or are reported elsewhere."""
         provenance = attempt.record.provenance or {}
-        digests = sorted({item["sha256"] for files in observed(provenance, "backend_files") for item in files})
-        caches = sorted({str(value["directory"]) for value in observed(provenance, "jit_cache")})
+        digests = texts(provenance, "backend_files", "sha256")
+        caches = texts(provenance, "jit_cache", "directory")
         if digests:
             self._digests.setdefault(attempt.start.arm, (attempt.file, tuple(digests)))
         if caches:
