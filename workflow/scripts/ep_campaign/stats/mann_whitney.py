@@ -32,11 +32,11 @@ def mann_whitney(
     x, y = as_sample(first, "first"), as_sample(second, "second")
     doubled = doubled_midranks(np.concatenate([x, y]))
     observed = int(doubled[: x.size].sum())
-    p = tail_p(_rank_sum_pmf(doubled.tolist(), x.size), observed, alternative)
+    p = tail_p(rank_sum_pmf(doubled.tolist(), x.size), observed, alternative)
     return MannWhitneyTest((observed - x.size * (x.size + 1)) / 2, p)
 
 
-def _rank_sum_pmf(doubled_ranks: list[int], num_chosen: int) -> FloatArray:
+def rank_sum_pmf(doubled_ranks: list[int], num_chosen: int) -> FloatArray:
     """Law of the sum of `num_chosen` of the ranks, all choices equally likely; index = the sum.
 
     One pass per rank over a table of (how many chosen, their sum).
