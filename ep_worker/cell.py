@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from ep_worker.backends.protocol import Problem
 from ep_worker.collectives import agree
 from ep_worker.contract.rankfile import Event
 from ep_worker.contract.series import phases
+from ep_worker.contract.spec import SCORED
 from ep_worker.contract.terms import Status
 from ep_worker.failure import MAX_REASON_CHARS, Stage
+from ep_worker.gates import compiled_since, not_as_asked, require_one_collective_library
 from ep_worker.oracle import Oracle
 from ep_worker.reason import Reason
 from ep_worker.roundtrip import RoundTrip
@@ -81,6 +84,9 @@ class CellRun:
         self._key = {"cell": cell.id, "boundary": boundary.value}
         self._backend = find(spec.arm.backend, spec.arm.api_mode)(problem)
         self._trip = RoundTrip(self._backend, problem, rank.entry, boundary)
+        if spec.kind == SCORED:
+            require_one_collective_library()  # a backend may bring its own when it is made
+        self._made_with = dict(self._backend.resolved())
         self._oracle = Oracle(spec, workload, self._trip, rank.entry.bf16_accumulations)
         self._x_TH = input_rows(spec, workload.own_tokens)
 
@@ -119,6 +125,11 @@ class CellRun:
         progress.first_timed_at_ns = progress.first_timed_at_ns or timed.began_at_ns
         progress.last_timed_at_ns = timed.ended_at_ns
         trip.look(series.loop)
+        refusal = self._refusal(timed.began_at_ns)
+        if refusal is not None:
+            refused = {"status": Status.INADMISSIBLE.value, "reason_code": refusal[0].value}
+            rank.writer.event(Event.SERIES, **key, **refused, reason=refusal[1][:MAX_REASON_CHARS])
+            return
         rank.writer.event(
             Event.SERIES,
             **key,
@@ -130,6 +141,18 @@ class CellRun:
             offset=rank.writer.samples(timed.times_ns),
             resolved=self._resolved(),
         )
+
+    def _refusal(self, began_at_ns: int) -> tuple[Reason, str] | None:
+        """Why the times of a loop that has just ended are not the arm's own; None where they are."""
+        spec = self._rank.place.spec
+        if spec.kind != SCORED:
+            return None
+        compiled = compiled_since(began_at_ns, os.environ)
+        if compiled is not None:
+            text = f"found {compiled} written while the loop was timed, expected every kernel to be there after its warm-ups"
+            return Reason.COMPILED_WHILE_TIMED, f"{text}: run more warm-ups, or warm the cache before the start"
+        text_of_knobs = not_as_asked(spec.arm.knobs, self._made_with, self._backend.resolved())
+        return None if text_of_knobs is None else (Reason.KNOB_NOT_AS_ASKED, text_of_knobs)
 
     def _resolved(self) -> dict[str, Any]:
         return {

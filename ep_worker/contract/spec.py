@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import os
 
 SPEC_SCHEMA = "ep-campaign/spec/1"
+SCORED = "scored"
+"""Kind of a start that has latencies, and so must pass every gate of `ep_worker.gates`."""
 
 
 @dataclass(frozen=True)
