@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ep_worker import bag
@@ -12,8 +13,8 @@ from ep_worker.backends.protocol import Problem
 from ep_worker.collectives import agree
 from ep_worker.contract.rankfile import Event
 from ep_worker.contract.series import phases
-from ep_worker.contract.spec import SCORED
-from ep_worker.contract.terms import Status
+from ep_worker.contract.spec import OVERHEAD, PROFILE, SCORED
+from ep_worker.contract.terms import Loop, Status
 from ep_worker.failure import MAX_REASON_CHARS, Stage
 from ep_worker.gates import compiled_since, not_as_asked, require_one_collective_library
 from ep_worker.oracle import Oracle
@@ -95,8 +96,9 @@ class CellRun:
         self._rank.progress.stage = Stage.MEASURE
         if self._check("before", 0, None):
             trip = Trip(self._trip, self._oracle, self._x_TH)
+            run = {PROFILE: self._profile, OVERHEAD: self._compare}.get(self._rank.place.spec.kind, self._time)
             for one in series:
-                self._time(one, trip)
+                run(one, trip)
             self._check("after", 1, trip.worst)
         self._rank.writer.settle()
         self._close()
@@ -141,6 +143,35 @@ class CellRun:
             offset=rank.writer.samples(timed.times_ns),
             resolved=self._resolved(),
         )
+
+    def _profile(self, series: Series, trip: Trip) -> None:
+        """Kernel times of whole round-trips, instead of their timing."""
+        if series.loop is not Loop.ROUNDTRIP:
+            return
+        from ep_worker.probes import kernels  # noqa: PLC0415 - imports the profiler, which no timed process shall
+
+        rank, spec = self._rank, self._rank.place.spec
+        steps = trip.steps(series.loop, fresh_layout=rank.entry.separable_layout)
+        times = kernels.kernel_times(
+            spec.arm.backend, spec.device, steps, rank.machine, rank.barrier, lambda: trip.turn(series.loop)
+        )
+        trip.look(series.loop)
+        rank.writer.event(Event.PROBE, **self._key, mode=series.mode.value, times_ns=kernels.as_json(times))
+
+    def _compare(self, series: Series, trip: Trip) -> None:
+        """This harness against a minimal loop over the same calls, instead of a series."""
+        if series.loop is not Loop.ROUNDTRIP:
+            return
+        from ep_worker.probes import overhead  # noqa: PLC0415 - no start needs it
+
+        rank = self._rank
+        fresh = rank.entry.separable_layout
+        minimal = overhead.calls(self._backend, *trip.first_side, fresh_layout=fresh)
+        turn = partial(trip.turn, series.loop)
+        steps = partial(trip.steps, series.loop, fresh_layout=fresh)
+        names = phases(series, rank.entry)
+        blocks = overhead.compare(series, names, steps, turn, minimal, rank.machine, rank.barrier)
+        rank.writer.event(Event.PROBE, **self._key, mode=series.mode.value, blocks=blocks)
 
     def _refusal(self, began_at_ns: int) -> tuple[Reason, str] | None:
         """Why the times of a loop that has just ended are not the arm's own; None where they are."""

@@ -1,6 +1,7 @@
 """`python -m ep_worker launch SPEC OUT`: one start, from its spec to its files.
 
-`collect` prints these files (`collect.py`), `run` runs a bundle of starts (`bundle.py`), `break` measures wrongly (`breaks`).
+`collect` prints these files (`collect.py`), `run` runs a bundle of starts (`bundle.py`), `break`, `kernels` and `overhead`
+check this worker itself (`selfcheck.py`).
 By itself it starts all ranks of its node. Under torchrun or srun, which start the ranks themselves, it is one rank.
 
 Exit status: 0 where a truthful account exists, also of a failed start (under a foreign launcher: the rank's own); 2 where
@@ -22,7 +23,6 @@ from ep_worker.alive import hold
 from ep_worker.collect import collect
 from ep_worker.contract.rankfile import log_path
 from ep_worker.contract.spec import read_spec
-from ep_worker.contract.terms import Device
 from ep_worker.own_digest import own_digest
 from ep_worker.place import Endpoint, Place
 from ep_worker.processes import die_with_parent, hold_signals, print_to
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ep_worker.contract.spec import StartSpec
 
+SELF_CHECKS = ("break", "kernels", "overhead")
 EXIT_REFUSED = 2
 EXIT_NO_ACCOUNT = 3
 
@@ -59,12 +60,14 @@ def main(arguments: Sequence[str], began_at_ns: int) -> int:
         arguments: Command line without the program.
         began_at_ns: When the process began, on the machine's monotonic clock.
     """
+    if arguments[:1] and arguments[0] in SELF_CHECKS:
+        from ep_worker.selfcheck import main as check  # noqa: PLC0415 - no launch of a start needs it
+
+        return check(arguments)
     parent_pid = os.getppid()
     options = _parser().parse_args(arguments)
     if options.command == "run":
         return _run_bundle(options.bundle, options.seconds)
-    if options.command == "break":
-        return _run_breaks(options)
     if options.command == "collect":
         collect(options.out, options.stream)
         return 0
@@ -116,17 +119,6 @@ def _run_bundle(folder: Path, seconds: float) -> int:
     return 0
 
 
-def _run_breaks(options: argparse.Namespace) -> int:
-    """Runs deliberate breaks; 1 where one of them is not caught."""
-    from ep_worker.breaks import run  # noqa: PLC0415 - no launch of a start needs it
-
-    try:
-        return run.main(Device(options.device), options.ranks_per_device, options.out, options.names)
-    except ValueError as error:
-        sys.stderr.write(f"ep_worker break: {error}\n")
-        return EXIT_REFUSED
-
-
 def _set_environment(spec: StartSpec, *, alone: bool) -> None:
     """Sets what must stand before torch is imported; `alone` where all ranks are on this machine."""
     os.environ.update(spec.arm.environment)
@@ -149,11 +141,6 @@ def _parser() -> argparse.ArgumentParser:
     bundle = commands.add_parser("run", help="run the starts of a bundle, one after another, as far as time allows")
     bundle.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder that pack.py wrote")
     bundle.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="time that this may take [s]")
-    breaking = commands.add_parser("break", help="measure wrongly in every known way and say which gate catches it")
-    breaking.add_argument("names", nargs="*", metavar="NAME", help="breaks to run; all where none is named")
-    breaking.add_argument("--device", choices=[one.value for one in Device], default=Device.CPU.value)
-    breaking.add_argument("--ranks-per-device", type=int, default=1, metavar="N", help="ranks that share one GPU")
-    breaking.add_argument("--out", type=Path, metavar="FILE", help="write what was found as JSON, too")
     printing = commands.add_parser("collect", help="wait for a launch --alive, then print its files as frames")
     printing.add_argument("out", type=Path, metavar="OUT", help="the folder of that launch")
     printing.add_argument("stream", metavar="STREAM", help="what names this attempt and pod, in every frame")

@@ -40,6 +40,9 @@ class Reason(str, Enum):
     KNOB_NOT_AS_ASKED = "knob_not_as_asked"
     """A knob is not what the arm asked for, or moved while the arm ran: it leaked from somewhere else."""
 
+    UNMATCHED_KERNEL = "unmatched_kernel"
+    """A profiled kernel belongs to no group that its backend declares."""
+
     # What the launcher says of its ranks.
     RANK_EXITED = "rank_exited"
     """A rank ended with another exit status."""

@@ -104,6 +104,11 @@ class Trip:
             return [alone[loop]]
         return [self.layout, self.dispatch, self.combine] if fresh_layout else [self.dispatch, self.combine]
 
+    @property
+    def first_side(self) -> tuple[Tokens, Tensor]:
+        """One input, and what the experts make of it."""
+        return self._sides[0].tokens, self._sides[0].y
+
     # -- what is not ---------------------------------------------------------------------------------------------------
 
     def turn(self, loop: Loop) -> None:
