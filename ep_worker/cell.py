@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ep_worker import bag
@@ -166,11 +165,9 @@ class CellRun:
 
         rank = self._rank
         fresh = rank.entry.separable_layout
-        minimal = overhead.calls(self._backend, *trip.first_side, fresh_layout=fresh)
-        turn = partial(trip.turn, series.loop)
-        steps = partial(trip.steps, series.loop, fresh_layout=fresh)
+        calls = overhead.Calls(self._backend, trip, fresh_layout=fresh)
         names = phases(series, rank.entry)
-        blocks = overhead.compare(series, names, steps, turn, minimal, rank.machine, rank.barrier)
+        blocks = overhead.compare(series, names, trip, calls, rank.machine, rank.barrier, fresh_layout=fresh)
         rank.writer.event(Event.PROBE, **self._key, mode=series.mode.value, blocks=blocks)
 
     def _refusal(self, began_at_ns: int) -> tuple[Reason, str] | None:

@@ -62,13 +62,14 @@ _CPU = {
         "index index_select index_put index_add gather scatter scatter_add nonzero nonzero_static take"
     ),
     "sort_scan": _operators("sort argsort cumsum bincount"),
-    "reduce": _operators("sum max min amax amin any all embedding_bag"),
+    "reduce": _operators("sum max min amax amin any all embedding_bag embedding_bag_forward_only"),
     "elementwise": _operators(
         "add sub mul div floor_divide clamp clamp_min abs where eq ne lt le gt ge to to_copy copy fill zero"
         " bitwise_and bitwise_or bitwise_not logical_and logical_or logical_not"
     ),
     "views_and_memory": _operators(
-        "empty empty_like empty_strided new_empty zeros zeros_like ones full arange view as_strided slice select narrow reshape"
+        "empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full arange"
+        " view as_strided slice select narrow reshape"
         " reshape_alias unsafe_view transpose t permute expand expand_as unsqueeze squeeze contiguous clone resize detach alias"
         " chunk split split_with_sizes unbind stack cat item local_scalar_dense is_nonzero resolve_conj resolve_neg result_type"
     ),
