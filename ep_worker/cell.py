@@ -13,7 +13,7 @@ from ep_worker.collectives import agree
 from ep_worker.contract.rankfile import Event
 from ep_worker.contract.series import phases
 from ep_worker.contract.spec import OVERHEAD, PROFILE, SCORED
-from ep_worker.contract.terms import Loop, Status
+from ep_worker.contract.terms import Status
 from ep_worker.failure import MAX_REASON_CHARS, Stage
 from ep_worker.gates import compiled_since, not_as_asked, require_one_collective_library
 from ep_worker.oracle import Oracle
@@ -145,8 +145,6 @@ class CellRun:
 
     def _profile(self, series: Series, trip: Trip) -> None:
         """Kernel times of whole round-trips, instead of their timing."""
-        if series.loop is not Loop.ROUNDTRIP:
-            return
         from ep_worker.probes import kernels  # noqa: PLC0415 - imports the profiler, which no timed process shall
 
         rank, spec = self._rank, self._rank.place.spec
@@ -155,12 +153,10 @@ class CellRun:
             spec.arm.backend, spec.device, steps, rank.machine, rank.barrier, lambda: trip.turn(series.loop)
         )
         trip.look(series.loop)
-        rank.writer.event(Event.PROBE, **self._key, mode=series.mode.value, times_ns=kernels.as_json(times))
+        self._tell(series, {"times_ns": kernels.as_json(times)})
 
     def _compare(self, series: Series, trip: Trip) -> None:
         """This harness against a minimal loop over the same calls, instead of a series."""
-        if series.loop is not Loop.ROUNDTRIP:
-            return
         from ep_worker.probes import overhead  # noqa: PLC0415 - no start needs it
 
         rank = self._rank
@@ -168,7 +164,13 @@ class CellRun:
         calls = overhead.Calls(self._backend, trip, fresh_layout=fresh)
         names = phases(series, rank.entry)
         blocks = overhead.compare(series, names, trip, calls, rank.machine, rank.barrier, fresh_layout=fresh)
-        rank.writer.event(Event.PROBE, **self._key, mode=series.mode.value, blocks=blocks)
+        self._tell(series, {"blocks": blocks})
+
+    def _tell(self, series: Series, found: dict[str, Any]) -> None:
+        """Writes what was measured instead of a series, under the series' name."""
+        key = {**self._key, "mode": series.mode.value, "loop": series.loop.value}
+        well = {"status": Status.OK.value, "reason_code": "", "reason": ""}
+        self._rank.writer.event(Event.PROBE, **key, **well, found={"mode": series.mode.value, **found})
 
     def _refusal(self, began_at_ns: int) -> tuple[Reason, str] | None:
         """Why the times of a loop that has just ended are not the arm's own; None where they are."""

@@ -6,28 +6,18 @@ from math import comb
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ep_worker.contract.probe import kernel_medians_ns, slowest_median_ns
 from ep_worker.contract.spec import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ep_worker.probes.launch import Found
+    from ep_worker.contract.probe import Found
 
 MOST_OVERHEAD = 0.02
 """What this harness may add to a minimal loop."""
 WITHIN, BEYOND, NOT_RESOLVED = "within 2 %", "beyond 2 %", "not resolved"
 """The interval of the ratio lies within, wholly beyond, or across the border."""
-
-
-def slowest_median_ns(by_rank: Sequence[Sequence[int]]) -> float:
-    """Median over iterations of the slowest rank [ns]; [rank][iteration]."""
-    return float(median(max(row) for row in zip(*by_rank, strict=True)))
-
-
-def kernel_medians_ns(by_rank: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, float]:
-    """For each group of kernels that ran at all, its time on the slowest rank, median over iterations [ns]."""
-    medians = {name: slowest_median_ns([times[name] for times in by_rank]) for name in by_rank[0]}
-    return {name: value for name, value in medians.items() if value > 0}
 
 
 def overhead_ratios(by_rank: Sequence[Sequence[Mapping[str, Sequence[int]]]]) -> list[float]:

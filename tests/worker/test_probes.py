@@ -9,11 +9,11 @@ import pytest
 
 from ep_worker.contract import kernel_groups
 from ep_worker.contract.kernel_groups import group_of, groups_of, unmatched
+from ep_worker.contract.probe import Found, kernel_medians_ns
 from ep_worker.contract.spec import OVERHEAD, PROFILE
 from ep_worker.contract.terms import Device
 from ep_worker.probes import report
 from ep_worker.probes.kernels import after_line_up
-from ep_worker.probes.launch import Found
 from ep_worker.selfcheck import main
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class TestFigures:
         """Slowest ranks are 5, 7, 6: median 6; a group that never ran is left out."""
         ranks = [{"dispatch": [5, 1, 2], "barrier": [0, 0, 0]}, {"dispatch": [3, 7, 6], "barrier": [0, 0, 0]}]
 
-        assert {"dispatch": 6.0} == report.kernel_medians_ns(ranks)
+        assert {"dispatch": 6.0} == kernel_medians_ns(ranks)
 
     def test_interval_of_a_median(self) -> None:
         """n = 20: ranks 6 and 15, level 0.959; n = 5: the extremes, whose level is 0.94."""

@@ -9,6 +9,7 @@ from ep_campaign.report.controls import controls_section
 from ep_campaign.report.custody import cost_section, custody_section, launches_section, resolution_section
 from ep_campaign.report.document import Document
 from ep_campaign.report.gallery import gallery_section
+from ep_campaign.report.kernel_times import kernel_times_section
 from ep_campaign.report.levels import boundaries_section, inside_section, levels_section, phases_section
 from ep_campaign.report.limits import limits_section, notes_section, reproduce_section
 from ep_campaign.report.provenance import provenance_section
@@ -27,6 +28,7 @@ SECTIONS = (
     boundaries_section,
     phases_section,
     inside_section,
+    kernel_times_section,
     traffic_section,
     ep_sizes_section,
     controls_section,
@@ -48,4 +50,5 @@ def compose(source: Source) -> Document:
     """The document of a campaign."""
     head = source.summary.head
     stamp = "" if head.state is State.COMPLETE else head.state.value.upper()
-    return Document(f"EP campaign {head.campaign}", stamp, tuple(make(source) for make in SECTIONS))
+    sections = (make(source) for make in SECTIONS)
+    return Document(f"EP campaign {head.campaign}", stamp, tuple(one for one in sections if one is not None))
