@@ -42,10 +42,10 @@ _DEEPEP_V2 = {
 _UCCL = _legacy(r"(uccl::)?")
 _NCCL = {"collective": r"^ncclDevKernel_|^ncclKernel_|^ncclSymk"}
 _TORCH = {
-    "row_sums": r"^sum_bags_kernel",
+    "row_sums": r"^sum_bags_kernel|EmbeddingBag",
     "copy": r"^Memcpy |^Memset |CatArrayBatchedCopy",
-    "index": r"at::native::.*([Ii]ndex|[Gg]ather|[Ss]catter|nonzero|write_indices)",
-    "sort_scan": r"\b(at_cuda_detail::)?cub::|\bthrust::|at::native::.*([Ss]ort|[Ss]can|[Hh]istogram)",
+    "index": r"at::native::.*([Ii]nd(ex|ices)|[Gg]ather|[Ss]catter|nonzero|flag_kernel|compute_agg)",
+    "sort_scan": r"\b(at_cuda_detail::)?cub::|\bthrust::|at::native::.*([Ss]ort|[Ss]can|[Hh]istogram|searchsorted)",
     "reduce": r"at::native::.*reduce_kernel",
     "elementwise": r"at::native::.*elementwise",
 }
