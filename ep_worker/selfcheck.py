@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ep_worker.breaks import run as breaks
-from ep_worker.contract.capabilities import CAPABILITIES
+from ep_worker.contract.capabilities import CAPABILITIES, reject_shape
 from ep_worker.contract.spec import OVERHEAD, PROFILE, ArmSpec, Shape
 from ep_worker.contract.terms import ApiMode, Device, Dtype
 from ep_worker.probes import report
@@ -24,6 +24,7 @@ from ep_worker.probes.launch import probe
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ep_worker.contract.capabilities import Capability, Unsupported
     from ep_worker.contract.spec import StartSpec
 
 EXIT_REFUSED = 2
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.command == "break":
             return breaks.main(device, options.ranks_per_device, options.out, options.names)
         kind = PROFILE if options.command == "kernels" else OVERHEAD
-        arms = [_arm(text) for text in options.arm] or list(_present(device))
+        arms = [_arm(text) for text in options.arm] or _present(device, SHAPES[options.shape], options.ranks)
         with tempfile.TemporaryDirectory(prefix="ep-probe-") as folder:
             rows = [_probe(Path(folder) / str(number), kind, arm, device, options) for number, arm in enumerate(arms)]
     except ValueError as error:
@@ -97,14 +98,26 @@ def _arm(text: str) -> ArmSpec:
     return ArmSpec(f"{backend}-{mode}", backend, ApiMode(mode), {}, {})
 
 
-def _present(device: Device) -> list[ArmSpec]:
-    """The arms of a device whose package is installed here."""
+def _present(device: Device, shape: Shape, ranks: int) -> list[ArmSpec]:
+    """The arms that can run a shape on a device and whose package is installed here."""
     return [
         _arm(f"{backend}:{mode.value}")
         for (backend, mode), entry in CAPABILITIES.items()
-        if device in entry.devices
+        if _rejected(entry, device, shape, ranks) is None
         and all(find_spec(package) for prefix, package in _PACKAGES.items() if backend.startswith(prefix))
     ]
+
+
+def _rejected(entry: Capability, device: Device, shape: Shape, ranks: int) -> Unsupported | None:
+    return reject_shape(
+        entry,
+        device,
+        ep_size=ranks,
+        hidden=shape.hidden,
+        top_k=shape.top_k,
+        max_tokens_per_rank=shape.max_tokens_per_rank,
+        has_empty_rank=False,
+    )
 
 
 def _probe(folder: Path, kind: str, arm: ArmSpec, device: Device, options: argparse.Namespace) -> dict[str, Any]:

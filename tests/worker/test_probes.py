@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ep_worker import selfcheck
 from ep_worker.contract import kernel_groups
 from ep_worker.contract.kernel_groups import group_of, groups_of, unmatched
 from ep_worker.contract.probe import Found, kernel_medians_ns
@@ -160,3 +161,13 @@ def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """An arm that the capability table does not know is status 2 and a line."""
     assert 2 == main(["overhead", "--arm", "nccl"])
     assert "found arm 'nccl', expected one of torch-a2a:portable" in capsys.readouterr().err
+
+
+def test_only_arms_that_can_run_here_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --arm: those of the device and shape whose package is there; low latency takes no 4,096 tokens."""
+    monkeypatch.setattr(selfcheck, "find_spec", lambda name: None if name == "uccl" else object())
+    names = [arm.name for arm in selfcheck._present(Device.CUDA, selfcheck.SHAPES["prefill"], 2)]
+
+    assert {"deepep-v1-normal", "deepep-v2-elastic", "torch-agrs-portable"} <= set(names)
+    assert not {"deepep-v1-low_latency", "uccl-normal"} & set(names)
+    assert 3 == len(selfcheck._present(Device.CPU, selfcheck.SHAPES["decode"], 2))
