@@ -79,7 +79,7 @@ def _iteration(steps: Sequence[Step], machine: Machine, barrier: Barrier, turn: 
             step()
         machine.settle()
     events = watched.events()
-    return on_cpu(events) if device is Device.CPU else after_line_up(_on_gpu(events))
+    return on_cpu(events) if device is Device.CPU else after_line_up(on_gpu(events))
 
 
 def _hide_launches(machine: Machine, device: Device) -> None:
@@ -99,7 +99,9 @@ def on_cpu(events: EventList) -> list[Kernel]:
     ]
 
 
-def _on_gpu(events: EventList) -> list[Kernel]:
+def on_gpu(events: EventList) -> list[Kernel]:
+    """What ran on the device, without the ranges that libraries name there."""
+
     def kernel(event: FunctionEvent) -> bool:
         annotated = getattr(event, "is_user_annotation", False) or event.name.startswith(_ANNOTATIONS)
         return event.device_type.name == "CUDA" and not annotated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from ep_worker.contract.probe import Found, kernel_medians_ns
 from ep_worker.contract.spec import OVERHEAD, PROFILE
 from ep_worker.contract.terms import Device
 from ep_worker.probes import report
-from ep_worker.probes.kernels import after_line_up
+from ep_worker.probes.kernels import after_line_up, on_gpu
 from ep_worker.selfcheck import main
 
 if TYPE_CHECKING:
@@ -69,6 +70,23 @@ def test_the_harness_own_kernels_are_left_out() -> None:
     mine = [("dispatch", 30, 5), (LINE_UP, 40, 5)]
 
     assert mine == after_line_up([*mine, (LINE_UP, 20, 9), (SPIN, 10, 9), ("flush", 1, 2)])
+
+
+def test_kernels_of_a_gpu_are_told_from_calls_and_annotations() -> None:
+    """Of the profiler's events: what ran on the device, and is no range that a library named there."""
+
+    def event(name: str, device: str, **fields: object) -> SimpleNamespace:
+        when = SimpleNamespace(start=2.0, elapsed_us=lambda: 3.5)
+        return SimpleNamespace(name=name, device_type=SimpleNamespace(name=device), time_range=when, **fields)
+
+    events = [
+        event("cudaLaunchKernel", "CPU"),
+        event("nccl:all_to_all", "CUDA"),
+        event("dispatch", "CUDA", is_user_annotation=True),
+        event("dispatch", "CUDA", is_user_annotation=False),
+    ]
+
+    assert [("dispatch", 2000, 3500)] == on_gpu(events)  # type: ignore[arg-type] # all that it reads
 
 
 @pytest.mark.parametrize("kernels", [[], [("dispatch", 1, 1)], [(LINE_UP, 1, 1), (SPIN, 2, 1)]])
