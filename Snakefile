@@ -4,6 +4,7 @@
 #     plan       results/<campaign>/plan.json
 #     admit      results/<campaign>/admission/ep<N>.json
 #     measure    results/<campaign>/starts/ep<N>/<profile>/round-<RR>/<arm>/outcome-<K>.json     one job per start
+#     profile    results/<campaign>/kernel-times/ep<N>.json            only where the campaign asks for it
 #     validate   results/<campaign>/validation.json
 #     aggregate  results/<campaign>/tables/{attempts,samples,records}.parquet
 #     analyse    results/<campaign>/tables/{cells,contrasts}.parquet, statistics.json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from ep_worker.backends.protocol import Problem
 from ep_worker.collectives import agree
 from ep_worker.contract.rankfile import Event
 from ep_worker.contract.series import phases
+from ep_worker.contract.spec import OVERHEAD, PROFILE, SCORED
 from ep_worker.contract.terms import Status
 from ep_worker.failure import MAX_REASON_CHARS, Stage
+from ep_worker.gates import compiled_since, not_as_asked, require_one_collective_library
 from ep_worker.oracle import Oracle
 from ep_worker.reason import Reason
 from ep_worker.roundtrip import RoundTrip
@@ -81,6 +84,9 @@ class CellRun:
         self._key = {"cell": cell.id, "boundary": boundary.value}
         self._backend = find(spec.arm.backend, spec.arm.api_mode)(problem)
         self._trip = RoundTrip(self._backend, problem, rank.entry, boundary)
+        if spec.kind == SCORED:
+            require_one_collective_library()  # a backend may bring its own when it is made
+        self._made_with = dict(self._backend.resolved())
         self._oracle = Oracle(spec, workload, self._trip, rank.entry.bf16_accumulations)
         self._x_TH = input_rows(spec, workload.own_tokens)
 
@@ -89,8 +95,9 @@ class CellRun:
         self._rank.progress.stage = Stage.MEASURE
         if self._check("before", 0, None):
             trip = Trip(self._trip, self._oracle, self._x_TH)
+            run = {PROFILE: self._profile, OVERHEAD: self._compare}.get(self._rank.place.spec.kind, self._time)
             for one in series:
-                self._time(one, trip)
+                run(one, trip)
             self._check("after", 1, trip.worst)
         self._rank.writer.settle()
         self._close()
@@ -119,6 +126,11 @@ class CellRun:
         progress.first_timed_at_ns = progress.first_timed_at_ns or timed.began_at_ns
         progress.last_timed_at_ns = timed.ended_at_ns
         trip.look(series.loop)
+        refusal = self._refusal(timed.began_at_ns)
+        if refusal is not None:
+            refused = {"status": Status.INADMISSIBLE.value, "reason_code": refusal[0].value}
+            rank.writer.event(Event.SERIES, **key, **refused, reason=refusal[1][:MAX_REASON_CHARS])
+            return
         rank.writer.event(
             Event.SERIES,
             **key,
@@ -130,6 +142,47 @@ class CellRun:
             offset=rank.writer.samples(timed.times_ns),
             resolved=self._resolved(),
         )
+
+    def _profile(self, series: Series, trip: Trip) -> None:
+        """Kernel times of whole round-trips, instead of their timing."""
+        from ep_worker.probes import kernels  # noqa: PLC0415 - imports the profiler, which no timed process shall
+
+        rank, spec = self._rank, self._rank.place.spec
+        steps = trip.steps(series.loop, fresh_layout=rank.entry.separable_layout)
+        times = kernels.kernel_times(
+            spec.arm.backend, spec.device, steps, rank.machine, rank.barrier, lambda: trip.turn(series.loop)
+        )
+        trip.look(series.loop)
+        self._tell(series, {"times_ns": kernels.as_json(times)})
+
+    def _compare(self, series: Series, trip: Trip) -> None:
+        """This harness against a minimal loop over the same calls, instead of a series."""
+        from ep_worker.probes import overhead  # noqa: PLC0415 - no start needs it
+
+        rank = self._rank
+        fresh = rank.entry.separable_layout
+        calls = overhead.Calls(self._backend, trip, fresh_layout=fresh)
+        names = phases(series, rank.entry)
+        blocks = overhead.compare(series, names, trip, calls, rank.machine, rank.barrier, fresh_layout=fresh)
+        self._tell(series, {"blocks": blocks})
+
+    def _tell(self, series: Series, found: dict[str, Any]) -> None:
+        """Writes what was measured instead of a series, under the series' name."""
+        key = {**self._key, "mode": series.mode.value, "loop": series.loop.value}
+        well = {"status": Status.OK.value, "reason_code": "", "reason": ""}
+        self._rank.writer.event(Event.PROBE, **key, **well, found={"mode": series.mode.value, **found})
+
+    def _refusal(self, began_at_ns: int) -> tuple[Reason, str] | None:
+        """Why the times of a loop that has just ended are not the arm's own; None where they are."""
+        spec = self._rank.place.spec
+        if spec.kind != SCORED:
+            return None
+        compiled = compiled_since(began_at_ns, os.environ)
+        if compiled is not None:
+            text = f"found {compiled} written while the loop was timed, expected every kernel to be there after its warm-ups"
+            return Reason.COMPILED_WHILE_TIMED, f"{text}: run more warm-ups, or warm the cache before the start"
+        text_of_knobs = not_as_asked(spec.arm.knobs, self._made_with, self._backend.resolved())
+        return None if text_of_knobs is None else (Reason.KNOB_NOT_AS_ASKED, text_of_knobs)
 
     def _resolved(self) -> dict[str, Any]:
         return {

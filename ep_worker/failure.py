@@ -10,6 +10,7 @@ import torch
 from torch import distributed as dist
 
 from ep_worker.contract.terms import Status
+from ep_worker.gates import InadmissibleError
 from ep_worker.reason import Reason
 
 MAX_REASON_CHARS = 2000
@@ -86,6 +87,8 @@ def account(error: BaseException, stage: Stage) -> Failure:
 
 
 def _kind(error: BaseException, stage: Stage) -> tuple[Status, Reason]:
+    if isinstance(error, InadmissibleError):
+        return Status.INADMISSIBLE, error.code
     for known, status, code in _BY_TYPE:
         if isinstance(error, known):
             return status, code

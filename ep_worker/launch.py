@@ -1,6 +1,7 @@
 """`python -m ep_worker launch SPEC OUT`: one start, from its spec to its files.
 
-`collect` prints these files (`collect.py`), `run` runs a bundle of starts (`bundle.py`).
+`collect` prints these files (`collect.py`), `run` runs a bundle of starts (`bundle.py`), `break`, `kernels` and `overhead`
+check this worker itself (`selfcheck.py`).
 By itself it starts all ranks of its node. Under torchrun or srun, which start the ranks themselves, it is one rank.
 
 Exit status: 0 where a truthful account exists, also of a failed start (under a foreign launcher: the rank's own); 2 where
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from ep_worker.contract.spec import StartSpec
 
+SELF_CHECKS = ("break", "kernels", "overhead")
 EXIT_REFUSED = 2
 EXIT_NO_ACCOUNT = 3
 
@@ -58,6 +60,10 @@ def main(arguments: Sequence[str], began_at_ns: int) -> int:
         arguments: Command line without the program.
         began_at_ns: When the process began, on the machine's monotonic clock.
     """
+    if arguments[:1] and arguments[0] in SELF_CHECKS:
+        from ep_worker.selfcheck import main as check  # noqa: PLC0415 - no launch of a start needs it
+
+        return check(arguments)
     parent_pid = os.getppid()
     options = _parser().parse_args(arguments)
     if options.command == "run":

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import functools
 import subprocess
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ep_worker.contract.canonical import sha256_file
+from ep_worker.gates import COLLECTIVE_STEM, mapped_libraries
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _QUERY = ("clocks.sm", "clocks.mem", "clocks_event_reasons.active")
 _TIMEOUT_S = 20
@@ -18,7 +21,7 @@ _TIMEOUT_S = 20
 
 def cuda_libraries() -> dict[str, Any]:
     """Collective library, CUDA, device and driver; null where something could not be observed."""
-    paths = mapped_libraries("libnccl.so")
+    paths = mapped_libraries(COLLECTIVE_STEM)
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return {
         # Several mapped copies make it unknowable which one answers: every version is said, and validation refuses it.
@@ -42,13 +45,6 @@ def read_clocks(answer: str) -> dict[str, Any]:
     known = all(part.isdecimal() for part in parts[:2])
     clocks = {"sm": int(parts[0]), "memory": int(parts[1])} if known else None
     return {"gpu_clocks_mhz": clocks, "gpu_throttle_reasons": parts[2] or None}
-
-
-def mapped_libraries(stem: str) -> list[Path]:
-    """Files whose name starts with `stem` that are mapped into this process."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    paths = {Path(line.split(maxsplit=5)[5]) for line in lines if "/" in line}
-    return sorted(path for path in paths if path.name.startswith(stem) and path.exists())
 
 
 @functools.cache  # observed before and after: a mapped library does not change, and hashing one takes a second

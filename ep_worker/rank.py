@@ -17,8 +17,10 @@ from ep_worker.backends import find
 from ep_worker.cell import CellRun, Progress, Rank
 from ep_worker.contract.capabilities import capability
 from ep_worker.contract.rankfile import Event, RankWriter
+from ep_worker.contract.spec import SCORED
 from ep_worker.device import open_machine
 from ep_worker.failure import MissingBackendError, Stage, account
+from ep_worker.gates import require_quiet
 from ep_worker.join import join
 from ep_worker.observe import Observer
 from ep_worker.outcome import EXIT_RENDEZVOUS
@@ -85,6 +87,8 @@ class _Run:
         # Once now and once at the end: what a killed rank measured must still say where.
         self._observe()
         rank = Rank(place, machine, self._barrier, self._writer, entry, self._progress)
+        if spec.kind == SCORED:
+            require_quiet(os.environ)
         for cell in spec.cells:
             for boundary, series in by_boundary([one for one in spec.series if one.cell == cell.id]):
                 CellRun(rank, cell, boundary, workloads[cell.route]).run(series)

@@ -30,6 +30,19 @@ class Reason(str, Enum):
     CAPTURE_FAILED = "capture_failed"
     """The device graph could not be captured."""
 
+    # What makes a scored start inadmissible though all it delivers is right (`gates`).
+    DEBUG_PRINTING = "debug_printing"
+    """A variable is set under which a library prints, or checks, in each call."""
+    SEVERAL_COLLECTIVE_LIBRARIES = "several_collective_libraries"
+    """More than one file of the collective library is mapped into the process."""
+    COMPILED_WHILE_TIMED = "compiled_while_timed"
+    """A kernel was compiled inside a timed loop: its time is the compiler's."""
+    KNOB_NOT_AS_ASKED = "knob_not_as_asked"
+    """A knob is not what the arm asked for, or moved while the arm ran: it leaked from somewhere else."""
+
+    UNMATCHED_KERNEL = "unmatched_kernel"
+    """A profiled kernel belongs to no group that its backend declares."""
+
     # What the launcher says of its ranks.
     RANK_EXITED = "rank_exited"
     """A rank ended with another exit status."""

@@ -186,12 +186,12 @@ def _on_cuda(series: Series, steps: list[Step], machine: Machine, barrier: Barri
     if series.mode is Mode.GRAPH:
         return _one_by_one(series, [_captured(steps, machine)], machine, _host_start(machine, barrier, turn))
     assert series.mode is Mode.LAUNCH_HIDDEN
-    spin_ns = _spin_ns(steps, machine, barrier)
+    duration_ns = spin_ns(steps, machine, barrier)
     start = _host_start(machine, barrier, turn)
 
     def line_up() -> None:
         start()
-        machine.spin(spin_ns)
+        machine.spin(duration_ns)
         machine.line_up()
 
     return _one_by_one(series, steps, machine, line_up)
@@ -211,7 +211,7 @@ def _captured(steps: list[Step], machine: CudaMachine) -> Step:
     return replay
 
 
-def _spin_ns(steps: list[Step], machine: Machine, barrier: Barrier) -> int:
+def spin_ns(steps: list[Step], machine: Machine, barrier: Barrier) -> int:
     """How long the device must spin so that the host has launched one iteration meanwhile: twice what that takes here."""
     launch_ns = []
     for _ in range(5):

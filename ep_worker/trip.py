@@ -56,6 +56,8 @@ class Trip:
 
     Attributes:
         worst: The worst error of an output that was not the proved one bit by bit; None where all were.
+        tokens: The buffer of the input.
+        y: The buffer of expert outputs.
     """
 
     def __init__(self, steps_of: RoundTrip, oracle: Oracle, x_TH: Tensor) -> None:
@@ -64,9 +66,9 @@ class Trip:
         self._handle = steps_of.layout()
         self._sides = [self._side(x_TH), self._side(-x_TH.flip(0))]
         first = self._sides[0]
-        self._tokens = Tokens(first.tokens.payload_TH.clone(), _clone(first.tokens.scale_TB))
-        self._y = first.y.clone()
-        self._arrived = steps_of.dispatch(self._tokens, self._handle)
+        self.tokens = Tokens(first.tokens.payload_TH.clone(), _clone(first.tokens.scale_TB))
+        self.y = first.y.clone()
+        self._arrived = steps_of.dispatch(self.tokens, self._handle)
         self._out: Tensor | None = None
         self._now, self._num_iterations = 0, 0
         self._dispatched = self._combined = False
@@ -90,11 +92,11 @@ class Trip:
 
     def dispatch(self) -> None:
         """Dispatches by the last handle."""
-        self._arrived = self._steps_of.dispatch(self._tokens, self._handle)
+        self._arrived = self._steps_of.dispatch(self.tokens, self._handle)
 
     def combine(self) -> None:
         """Combines by the last dispatch."""
-        self._out = self._steps_of.combine(self._y, self._arrived)
+        self._out = self._steps_of.combine(self.y, self._arrived)
 
     def steps(self, loop: Loop, *, fresh_layout: bool) -> list[Step]:
         """The steps of a loop, one for each phase that is not the whole."""
@@ -111,10 +113,10 @@ class Trip:
         self.look(loop)
         self._now = 1 - self._now
         side = self._sides[self._now]
-        self._tokens.payload_TH.copy_(side.tokens.payload_TH)
-        if self._tokens.scale_TB is not None and side.tokens.scale_TB is not None:
-            self._tokens.scale_TB.copy_(side.tokens.scale_TB)
-        self._y.copy_(side.y)
+        self.tokens.payload_TH.copy_(side.tokens.payload_TH)
+        if self.tokens.scale_TB is not None and side.tokens.scale_TB is not None:
+            self.tokens.scale_TB.copy_(side.tokens.scale_TB)
+        self.y.copy_(side.y)
         self._dispatched = loop in (Loop.ROUNDTRIP, Loop.DISPATCH)
         self._combined = loop in (Loop.ROUNDTRIP, Loop.COMBINE)
         self._num_iterations += 1
@@ -129,6 +131,10 @@ class Trip:
             same = self._out.shape == side.out_TH.shape and torch.equal(self._out, side.out_TH)
             if not same:
                 self._hold(self._oracle.judge_timed(side.x_TH, self._out))
+
+    def adopt(self, arrived: Arrived, out: Tensor) -> None:
+        """Takes what another loop over the same buffers got, so that `turn` looks at it."""
+        self._arrived, self._out = arrived, out
 
     def _hold(self, error: OutputError) -> None:
         worst = self.worst

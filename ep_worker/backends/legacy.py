@@ -80,7 +80,7 @@ class LegacyNormal:
         knobs = take_knobs(problem, _NORMAL_KNOBS)
         num_sms = even("num_sms", knobs["num_sms"])
         library.buffer.set_num_sms(num_sms)  # class-wide: whoever ran before must not decide
-        self._problem = problem
+        self._problem, self._class = problem, library.buffer
         self._expert_TK = problem.expert_TK.to(library.topk_dtype).contiguous()
         ranks = problem.num_ranks
         self._configs = [
@@ -106,7 +106,6 @@ class LegacyNormal:
         )
         self._resolved = {
             "buffer_bytes": num_nvl_bytes + num_rdma_bytes,
-            "num_sms": int(library.buffer.num_sms),
             "num_qps_per_rank": knobs["num_qps_per_rank"],
             "dispatch_config": knobs["dispatch_config"] or "library",
             "combine_config": knobs["combine_config"] or "library",
@@ -153,8 +152,8 @@ class LegacyNormal:
         return out_TH
 
     def resolved(self) -> dict[str, Any]:
-        """SMs as the class says them after they were set, and every knob."""
-        return self._resolved
+        """SMs as the class says them now, whoever set them last, and every knob."""
+        return {**self._resolved, "num_sms": int(self._class.num_sms)}
 
     def close(self) -> None:
         """Lets go of the shared buffer."""

@@ -17,6 +17,7 @@ from ep_worker.contract.capabilities import capability, placements
 from ep_worker.contract.provenance import merge_provenance
 from ep_worker.contract.rankfile import Event, interleave, read_events, read_samples
 from ep_worker.contract.record import SAMPLE_AXES, SAMPLES_FILE, START_SCHEMA, latency_summary
+from ep_worker.contract.spec import OVERHEAD, PROFILE
 from ep_worker.contract.terms import Loop, Status, worst
 
 if TYPE_CHECKING:
@@ -191,9 +192,9 @@ def _measure_record(
     offset: int,
 ) -> int:
     """Fills one record in place; returns the bytes that its samples add to the uncompressed stream."""
-    events = files.find(
-        Event.SERIES, cell=series.cell, boundary=record["boundary"], mode=record["mode"], loop=record["loop"]
-    )
+    probing = spec.kind in (PROFILE, OVERHEAD)
+    kind = Event.PROBE if probing else Event.SERIES
+    events = files.find(kind, **{name: record[name] for name in ("cell", "boundary", "mode", "loop")})
     oracle = {stage: _oracle(files, series.cell, record["boundary"], stage) for stage in ("before", "after")}
     record["oracle"] = oracle
     status, code, reason = _status(events, oracle, gone)
@@ -205,6 +206,9 @@ def _measure_record(
     if status is not Status.OK:
         return 0
     first = done[0]
+    if probing:
+        record["probe"] = [event["found"] for event in done]
+        return 0
     num_samples, num_phases = first["num_samples"], len(first["phases"])
     try:
         by_rank = [

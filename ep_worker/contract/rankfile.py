@@ -25,7 +25,8 @@ class Event(str, Enum):
     HELLO: pid, hostname, worker digest; before anything can fail. JOINED: the group is complete. PROVENANCE: observed
     environment. WORKLOAD: digests and counts of one route. ORACLE: result of one check of one cell (`stage` before or
     after). SERIES: one timed loop, done (or refused). FAILURE: why this rank gives up, with status and reason code.
-    RESULTS: everything is on disk; teardown begins. TEARDOWN: how it went.
+    PROBE: what a launch of another kind measured instead. RESULTS: everything is on disk; teardown begins.
+    TEARDOWN: how it went.
     """
 
     HELLO = "hello"
@@ -35,6 +36,7 @@ class Event(str, Enum):
     ORACLE = "oracle"
     SERIES = "series"
     FAILURE = "failure"
+    PROBE = "probe"
     RESULTS = "results"
     TEARDOWN = "teardown"
 

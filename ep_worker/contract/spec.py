@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import os
 
 SPEC_SCHEMA = "ep-campaign/spec/1"
+PROFILE, OVERHEAD = "profile", "overhead"
+"""Kinds of launches that time no series: kernel times by the profiler; this harness against a minimal loop."""
+SCORED = "scored"
+"""Kind of a start that has latencies, and so must pass every gate of `ep_worker.gates`."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,10 @@ class ArmSpec:
 
 @dataclass(frozen=True)
 class StartSpec:
-    """One start, or one admission run (`kind`).
+    """One start, or one run of another `kind`.
 
     Attributes:
-        kind: `scored` or `admission`.
+        kind: `scored`, `admission`, `profile` or `overhead`.
         campaign: Name of the campaign.
         plan_digest: Digest of its plan.
         start: Id of the start: `ep<N>/<profile>/round-<RR>/<arm>`.

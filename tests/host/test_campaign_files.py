@@ -74,6 +74,14 @@ BAD_FIELDS = {
         "arms.1.environment_reasons",
         "FI_PROVIDER differs",
     ),
+    "loud_environment": (
+        {
+            "arms": [*TWO, arm(environment={"NCCL_DEBUG": "INFO"}, environment_reasons={"NCCL_DEBUG": "x"})],
+            "reference": "a",
+        },
+        "arms.1.environment",
+        "sets NCCL_DEBUG=INFO",
+    ),
     "reason_without_variable": (
         {"arms": [*TWO, arm(environment_reasons={"FI_PROVIDER": "why"})], "reference": "a"},
         "arms.1.environment_reasons",

@@ -77,7 +77,9 @@ class TestCompare:
 
         changed = {pair.key.arm for pair in found.pairs if pair.change in (Change.SLOWER, Change.FASTER)}
         assert {"torch-agrs"} == changed
-        assert [] == [pair.ratio for pair in found.pairs if pair.change is Change.SLOWER and not 1.06 < pair.ratio < 1.14]
+        assert [] == [
+            pair.ratio for pair in found.pairs if pair.change is Change.SLOWER and not 1.06 < pair.ratio < 1.14
+        ]
         contradicted = {item.key.arm for item in found.rankings if item.agreement != "neither resolves it"}
         assert contradicted <= {"torch-agrs"}
         assert "slower slower" not in as_markdown(found)

@@ -48,8 +48,8 @@ class TestOrder:
         titles = re.findall(r"^## (.*)$", full[1]["RESULTS.md"], re.MULTILINE)
         assert ["Verdict", "How to read it", "Figures", "Levels"] == titles[:4]
         assert ["Limits", "Notes", "Reproduce it"] == titles[-3:]
-        # All but the one that only a sweep has.
-        assert len(SECTIONS) - 1 == len(titles) == len(set(titles))
+        # All but what only a sweep has, and what only a plan that asks for kernel times has.
+        assert len(SECTIONS) - 2 == len(titles) == len(set(titles))
 
     def test_puts_every_section_into_every_form_or_names_it_as_left_out(
         self, full: tuple[Campaign, dict[str, str]]

@@ -312,3 +312,18 @@ def test_a_result_faster_than_its_link_is_refused(tmp_path: Path, peak: float, s
     found = validate(plan, make_results(tmp_path / "results", plan))
     assert found.state is state
     assert found.codes == ([] if state is State.COMPLETE else ["faster_than_link"])
+
+
+def test_a_rank_that_makes_the_latency_is_noted(made: tuple[Plan, Results]) -> None:
+    """Rank 1 twice as slow in every round-trip of the primary boundary: a note names it, and the folder stays usable."""
+
+    def slow(data: bytearray) -> None:
+        for sample in range(20):  # dispatch_ready comes first: [sample, rank, phase], 4 phases
+            place = 8 * (sample * 2 * 4 + 4)
+            struct.pack_into("<4q", data, place, *(2 * value for value in struct.unpack_from("<4q", data, place)))
+
+    edit_samples(made[1], START, slow)
+    notes = [item for item in validate(*made).violations if item.code == "slow_rank"]
+
+    assert [FIRST] == [item.field for item in notes if item.file.startswith(f"starts/{START}")]
+    assert any("rank 1 is the slowest in 100% of samples" in item.found for item in notes)

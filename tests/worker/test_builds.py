@@ -14,7 +14,7 @@ from worker.problems import CPU
 from ep_worker.backends import build, deepep_v1, deepep_v2, uccl
 from ep_worker.backends.knobs import chunk_sizes, even, take_knobs
 from ep_worker.backends.protocol import Problem
-from ep_worker.backends.uccl_buffer import check_raw
+from ep_worker.backends.uccl_buffer import UcclBuffer, check_raw
 from ep_worker.contract.spec import Shape
 from ep_worker.contract.terms import Dtype
 from ep_worker.failure import MissingBackendError
@@ -52,14 +52,30 @@ def test_the_wrapper_of_uccl_is_not_deepep(monkeypatch, tmp_path):
     try:
         with pytest.raises(MissingBackendError, match="UCCL-EP's wrapper of that name"):
             deepep_v1.load()
-        library = uccl.load()
+        library, ours = uccl.load(), uccl.load("ours")
+        assert library == uccl.load("shipped")
     finally:
         for name in ("deep_ep", "deep_ep.buffer", "uccl", "uccl.ep"):
             sys.modules.pop(name, None)
 
     assert "deep_ep.buffer" == library.buffer.__module__
     digest = hashlib.sha256(buffer.encode()).hexdigest()
-    assert {"wrapper": str(tmp_path / "deep_ep/buffer.py"), "wrapper_sha256": digest} == library.extra
+    path = str(tmp_path / "deep_ep/buffer.py")
+    assert {"wrapper": "shipped", "wrapper_file": path, "wrapper_sha256": digest} == library.extra
+    assert ("ours", UcclBuffer) == (ours.extra["wrapper"], ours.buffer)
+
+
+def test_a_wrapper_that_is_wanted_and_not_there_is_refused(monkeypatch):
+    """An arm that names the shipped wrapper never runs on ours; an unknown name is refused."""
+    monkeypatch.setitem(sys.modules, "uccl", module("uccl"))
+    monkeypatch.setitem(sys.modules, "uccl.ep", module("uccl.ep", Buffer=object, Proxy=object, Config=None))
+    monkeypatch.setattr(uccl, "shipped_wrapper", lambda: None)
+
+    with pytest.raises(MissingBackendError, match="found no wrapper of UCCL-EP under the name deep_ep"):
+        uccl.load("shipped")
+    with pytest.raises(ValueError, match="knob 'wrapper' is 'theirs', expected shipped or ours"):
+        uccl.load("theirs")
+    assert "ours" == uccl.load().extra["wrapper"]
 
 
 def test_a_v1_build_does_not_serve_v2(monkeypatch, tmp_path):

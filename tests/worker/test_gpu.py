@@ -10,6 +10,7 @@ import pytest
 import torch
 from worker.specs import How, launch, make_spec, route
 
+from ep_worker import selfcheck
 from ep_worker.contract.assembly import assemble
 from ep_worker.contract.provenance import provenance_problems
 from ep_worker.contract.spec import Shape
@@ -70,3 +71,14 @@ def test_a_library_passes_in_every_mode(tmp_path: Path, backend: str, mode: ApiM
     assert {record["status"] for record in start["records"]} <= {"ok", "unsupported"}, start["failures"]
     assert "ok" == start["teardown"]
     assert [] == provenance_problems(start["provenance"], Device.CUDA)
+
+
+def test_every_break_is_caught() -> None:
+    """What the gates catch over gloo they catch over NCCL."""
+    assert 0 == selfcheck.main(["break", "--device", "cuda"])
+
+
+@pytest.mark.parametrize("arm", ["torch-a2a:portable", "torch-a2a-cached:portable", "torch-agrs:portable"])
+def test_no_kernel_of_a_portable_arm_is_unmatched(arm: str) -> None:
+    """Every kernel that the profiler sees belongs to a declared group."""
+    assert 0 == selfcheck.main(["kernels", "--device", "cuda", "--arm", arm, "--shape", "tiny", "--dtype", "fp8"])

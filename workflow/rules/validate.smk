@@ -2,6 +2,7 @@ rule validate:
     input:
         # Unnamed: Snakemake hashes a named list of n files once for each of them.
         PIPELINE.outcomes,
+        PIPELINE.kernel_times,
         plan=ancient(rules.plan.output.plan),
     output:
         validation=f"{ROOT}/validation.json",

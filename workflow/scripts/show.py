@@ -2,9 +2,10 @@
 
 import sys
 
-from ep_campaign.cite import cite
+from ep_campaign.cite import successor
 from ep_campaign.command import parser, results_of, run
 from ep_campaign.kinds import ending_text
+from ep_campaign.seal import check_seal
 from ep_campaign.validate.finding import State
 
 EXIT_PARTIAL = 3
@@ -13,10 +14,10 @@ EXIT_PARTIAL = 3
 def main() -> None:
     """Prints the verdict table of `--results`."""
     results = results_of(parser(__doc__ or "").parse_args())
-    superseded = cite(results).superseded_by  # refuses what is not sealed
+    check_seal(results)
     text, state = ending_text(results)
     print(text, end="")
-    if superseded is not None:
+    if (superseded := successor(results)) is not None:
         print(f"SUPERSEDED by {superseded.by_campaign}: {superseded.reason}")
     if state is State.PARTIAL:
         sys.exit(EXIT_PARTIAL)

@@ -212,6 +212,10 @@ class MeasurementModel(Section):
         default=10, gt=0, le=1000, description="Round-trips of one chained sample; divides iterations."
     )
     threads_per_rank: int = Field(default=1, gt=0, le=256, description="CPU threads of a rank's kernels.")
+    kernel_times: bool = Field(
+        default=False,
+        description="Also profile each arm once for each EP size and profile, after the starts, in launches of their own.",
+    )
 
 
 class FamilyModel(Section):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ep_campaign.regression_checks import regression_problems
 from ep_worker.contract.capabilities import CAPABILITIES, api_modes
+from ep_worker.contract.quiet import loud_variables
 from ep_worker.contract.terms import Device, Dtype
 from ep_worker.contract.workload import RouteKind
 
@@ -94,6 +95,12 @@ def _environment_problems(campaign: Campaign) -> Iterator[Problem]:
             if len(values) > 1 and name in arm.environment and name not in arm.environment_reasons:
                 message = f"{name} differs between arms; say why, or set it alike in all"
                 yield "undeclared_difference", f"arms.{index}.environment_reasons", message
+        loud = loud_variables(arm.environment)
+        if loud:
+            message = (
+                f"sets {', '.join(loud)}: libraries must be quiet while they are timed; admission sets what it needs"
+            )
+            yield "loud_environment", f"arms.{index}.environment", message
         for name in sorted(set(arm.environment_reasons) - set(arm.environment)):
             message = f"gives a reason for {name}, which this arm does not set"
             yield "reason_without_variable", f"arms.{index}.environment_reasons", message

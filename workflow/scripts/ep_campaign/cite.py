@@ -97,7 +97,6 @@ def cite(results: Results) -> Citation:
     check_seal(results)
     document = read_document(results.plan)
     digest = PlanDocument(document).digest
-    found = [entry for entry in read_ledger(results.root.parent).entries if entry.plan_digest == digest]
     return Citation(
         campaign=str(document["campaign"]),
         kind=str(document["kind"]),
@@ -105,8 +104,20 @@ def cite(results: Results) -> Citation:
         seal_sha256=sha256_file(results.checksums),
         state="complete" if results.complete.exists() else "partial",
         description=" ".join(str(document["description"]).split()),
-        superseded_by=found[-1] if found else None,
+        superseded_by=successor(results),
     )
+
+
+def successor(results: Results) -> Entry | None:
+    """What took the place of a sealed folder, by the plan that its mark names; None where nothing did.
+
+    Raises:
+        CampaignError: The ledger is none (`bad_ledger`).
+    """
+    mark = results.complete if results.complete.exists() else results.partial
+    digest = read_object(mark, mark.name).get("plan_digest")
+    found = [entry for entry in read_ledger(results.root.parent).entries if entry.plan_digest == digest]
+    return found[-1] if found else None
 
 
 def read_ledger(folder: Path) -> Ledger:

@@ -104,7 +104,12 @@ def _changed(told: dict[str, Any], found: Validation, results: Results) -> Itera
 
 def _require_raw(plan: PlanDocument, results: Results, files: list[Path]) -> None:
     """Whatever the state is, the raw files that lie where the plan puts them are among those that are summed."""
-    wanted = [results.plan, results.worker, *results.root.glob("admission/*.json")]
+    wanted = [
+        results.plan,
+        results.worker,
+        *results.root.glob("admission/*.json"),
+        *results.root.glob("kernel-times/*.json"),
+    ]
     for start_id in plan.start_ids:
         wanted += results.start(start_id).glob("outcome-*.json")
         wanted += results.start(start_id).glob("attempt-*/start.json")

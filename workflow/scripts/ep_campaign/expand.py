@@ -77,6 +77,7 @@ def expand(campaign: Campaign, folder: Path) -> Plan:
                 "contrasts": contrasts,
             },
             "limits": campaign.limits.model_dump(mode="json"),
+            **({"kernel_times": True} if campaign.measurement.kernel_times else {}),
             "budget_hours": campaign.budget_hours,
             "price_per_node_hour": campaign.price_per_node_hour,
             "currency": campaign.currency,

@@ -3,6 +3,7 @@
 results/<campaign>/
     plan.json  worker.json  journal.jsonl  traces/<sha256>.csv
     admission/ep<N>.json
+    kernel-times/ep<N>.json                                       where the plan asks for them; profiled in launches of their own
     starts/ep<N>/<profile>/round-<RR>/<arm>/outcome-<K>.json      what a job says; K is its first attempt
     starts/ep<N>/<profile>/round-<RR>/<arm>/attempt-<K>/          start.json samples.bin.gz rank-*.jsonl rank-*.log ...
     validation.json  tables/*.parquet  statistics.json  figures/*  RESULTS.md  report.html  pr.md
@@ -84,6 +85,10 @@ class Results:
     def admission(self, ep_size: int) -> Path:
         """The admission record of one EP size."""
         return self.root / "admission" / f"ep{ep_size}.json"
+
+    def kernel_times(self, ep_size: int) -> Path:
+        """Kernel times of one EP size by the profiler."""
+        return self.root / "kernel-times" / f"ep{ep_size}.json"
 
     def table(self, name: str) -> Path:
         """One Parquet table."""

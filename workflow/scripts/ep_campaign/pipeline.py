@@ -91,6 +91,18 @@ class Pipeline:
         return [str(self.results.outcome(id_, attempt)) for id_, attempt in self.targets.items()]
 
     @cached_property
+    def kernel_times(self) -> list[str]:
+        """Paths of the kernel times that the plan asks for; none by default."""
+        if not self.plan.document.get("kernel_times"):
+            return []
+        paths = [self.results.kernel_times(size["ranks"]) for size in self.plan.document["ep_sizes"]]
+        return [str(path) for path in paths if path.exists() or not self.summary_only]
+
+    def outcomes_of(self, ep_size: int) -> list[str]:
+        """Paths of the outcomes of one EP size that a summary needs."""
+        return [path for path in self.outcomes if f"/starts/ep{ep_size}/" in path]
+
+    @cached_property
     def lost_mark(self) -> list[str]:
         """The mark that a summarised folder has lost, so that the last stage writes it again; usually empty."""
         results = self.results

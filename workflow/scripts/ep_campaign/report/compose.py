@@ -10,6 +10,7 @@ from ep_campaign.report.controls import controls_section
 from ep_campaign.report.custody import cost_section, custody_section, launches_section, resolution_section
 from ep_campaign.report.document import Document
 from ep_campaign.report.gallery import gallery_section
+from ep_campaign.report.kernel_times import kernel_times_section
 from ep_campaign.report.levels import boundaries_section, inside_section, levels_section, phases_section
 from ep_campaign.report.limits import limits_section, notes_section, reproduce_section
 from ep_campaign.report.provenance import provenance_section
@@ -29,6 +30,7 @@ SECTIONS = (
     boundaries_section,
     phases_section,
     inside_section,
+    kernel_times_section,
     traffic_section,
     ep_sizes_section,
     controls_section,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -39,6 +39,7 @@ class Evidence:
         num_checks_failed: Cells and boundaries whose oracle failed, of attempts that count.
         workers: Accepted worker digests and why each after the first was accepted.
         admission: Admission records by EP size; an EP size without one is missing.
+        kernel_times: Likewise the records of kernel times.
     """
 
     began_utc: str
@@ -49,6 +50,7 @@ class Evidence:
     num_checks_failed: int
     workers: tuple[dict[str, str], ...]
     admission: dict[int, dict[str, Any]]
+    kernel_times: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ def read_evidence(plan: Plan, results: Results) -> Evidence:
             size: read_object(results.admission(size), f"admission/ep{size}.json")
             for size in plan.num_rounds
             if results.admission(size).exists()
+        },
+        kernel_times={
+            size: read_object(results.kernel_times(size), f"kernel-times/ep{size}.json")
+            for size in plan.num_rounds
+            if results.kernel_times(size).exists()
         },
     )
 

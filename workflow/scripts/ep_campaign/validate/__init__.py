@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ep_campaign.errors import CampaignError
 from ep_campaign.identity import accepted_workers
-from ep_campaign.validate import correctness, figures, folder, matrix, runtime, sealed
+from ep_campaign.validate import correctness, figures, folder, kernel_times, matrix, runtime, sealed
 from ep_campaign.validate.builds import Builds, check_build
 from ep_campaign.validate.census import Fact, census, check_complete, check_sequence, fact
 from ep_campaign.validate.finding import Severity, State, Validation, Violation, sort_violations
@@ -38,6 +38,7 @@ def validate(plan: Plan, results: Results) -> Validation:
         *folder.check_plan(plan, results),
         *folder.check_workers(results),
         *folder.check_admission(plan, results),
+        *kernel_times.check_kernel_times(plan, results),
         *folder.check_unknown(plan, results),
         *sealed.check_kinds(results),
         *sealed.check_sealed(results),

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ep_campaign.validate.finding import Violation, refusal
+from ep_campaign.validate.finding import Violation, note, refusal
 from ep_campaign.validate.matrix import record_name
 from ep_worker.contract.accounting import payload_bytes
 from ep_worker.contract.record import SAMPLES_FILE
 from ep_worker.contract.series import phases
+from ep_worker.contract.slow_rank import RATIO, REASON_CODE, rank_spread
 from ep_worker.contract.terms import Loop, Status
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def check_samples(attempt: Attempt) -> Iterator[Violation]:
         times_SRP = times(data, samples)
         yield from _check_range(attempt, times_SRP, name)
         yield from _check_latency(attempt, record, series, times_SRP)
+        yield from _check_ranks(attempt, series, times_SRP, record_name(record))
 
 
 def times(data: bytes, samples: Samples) -> npt.NDArray[np.int64]:
@@ -162,6 +164,19 @@ def _check_latency(
 
 def _close(found: float | None, expected: float | None) -> bool:
     return found is not None and expected is not None and math.isclose(found, expected, rel_tol=RELATIVE_TOLERANCE)
+
+
+def _check_ranks(attempt: Attempt, series: Series, times_SRP: npt.NDArray[np.int64], name: str) -> Iterator[Violation]:
+    """In the round-trips that carry the verdicts, one rank that makes the latency is worth a note."""
+    if series.loop is not Loop.ROUNDTRIP or (series.boundary, series.mode) != attempt.plan.primary:
+        return
+    spread = rank_spread(times_SRP.ravel().tolist(), times_SRP.shape[1], times_SRP.shape[2])
+    if spread.flagged:
+        action = (
+            "with a balanced route it is a busy core, a throttled device or a slow link of that rank: find out which"
+        )
+        expected = f"each rank in its turn, or within {RATIO - 1:.0%} of the others"
+        yield note(REASON_CODE, attempt.file, name, spread.sentence, expected, action)
 
 
 def check_payload_bytes(attempt: Attempt) -> Iterator[Violation]:

@@ -108,7 +108,7 @@ def _check_admission_run(plan: Plan, results: Results, path: Path) -> Iterator[V
         yield refusal("identity_differs", file, "kind", record.kind, "admission")
     if record.plan_digest != plan.digest:
         yield refusal("plan_digest_differs", file, "plan_digest", record.plan_digest, plan.digest)
-    yield from _check_named(path.parent, file.rpartition("/")[0], record.files)
+    yield from check_named(path.parent, file.rpartition("/")[0], record.files)
 
 
 def check_unknown(plan: Plan, results: Results) -> Iterator[Violation]:
@@ -213,7 +213,7 @@ def check_row(attempt: Attempt, row: OutcomeRow) -> Iterator[Violation]:
 def check_files(attempt: Attempt) -> Iterator[Violation]:
     """The files beside a record are those that it names, byte for byte; they are never summarised anew."""
     base = attempt.file.rpartition("/")[0]
-    yield from _check_named(attempt.folder, base, attempt.record.files)
+    yield from check_named(attempt.folder, base, attempt.record.files)
     for path in sorted(attempt.folder.iterdir()):
         known = path.name in attempt.record.files or path.name in ("start.json", "traces")
         if not (known or path.name.startswith(".") or path.suffix == ".samples"):
@@ -223,7 +223,8 @@ def check_files(attempt: Attempt) -> Iterator[Violation]:
         yield from _check_trace(attempt.folder / route.trace, f"{base}/{route.trace}", route.trace_sha256)
 
 
-def _check_named(folder: Path, base: str, files: dict[str, str]) -> Iterator[Violation]:
+def check_named(folder: Path, base: str, files: dict[str, str]) -> Iterator[Violation]:
+    """Every file that a record names is there and unaltered."""
     for name, digest in sorted(files.items()):
         path = folder / name
         if "/" in name or not path.is_file():

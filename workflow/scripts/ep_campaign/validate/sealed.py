@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _ESCAPED = re.compile(rb"\\([\\nr])")
 _PLAIN = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
-_RAW_FOLDERS = ("starts", "admission", "traces")
+_RAW_FOLDERS = ("starts", "admission", "kernel-times", "traces")
 
 
 def check_kinds(results: Results) -> Iterator[Violation]:
@@ -41,7 +41,9 @@ def check_sealed(results: Results) -> Iterator[Violation]:
     for name, digest in sealed_raw(results).items():
         path = results.root / name
         if not path.is_file():
-            if "/attempt-" in name and name.startswith("admission/"):  # nothing else names an admission run's files
+            if "/attempt-" in name and name.startswith(
+                ("admission/", "kernel-times/")
+            ):  # nothing else names these files
                 yield refusal("missing_file", name, "", "no such file", f"the file of SHA-256 {digest[:16]}")
             continue
         if (found := sha256_file(path)) == digest:

@@ -1,0 +1,1 @@
+"""Deliberate breaks, and what catches each: `python -m ep_worker break`."""
