@@ -297,3 +297,34 @@ def test_failed_attempts_are_not_compared(tmp_path: Path) -> None:
     broken = Attempt(status=Attempt().status.CRASHED, provenance={"kernel": "other"}, infrastructure=True)
     found = validate(plan, make_results(tmp_path / "results", plan, attempts={START: (broken, Attempt())}))
     assert found.violations == ()
+
+
+def test_what_a_backend_sets_itself_needs_no_declaration(tmp_path: Path) -> None:
+    """DeepEP V1 sets NVSHMEM's variables, the worker a build's JIT cache; the same difference in another arm is refused."""
+    arms = [{"name": name, "backend": name, "api_modes": {"decode": mode}} for name, mode in GPU_ARMS]
+    shape = {"name": "decode", "tokens_per_rank": 8, "hidden": 7168, "experts": 256, "top_k": 8}
+    plan = make_plan(tmp_path, device="cuda", arms=arms, reference="deepep-v1", profiles=[shape])
+    seen = {"deepep-v1": {"NVSHMEM_QP_DEPTH": "1024"}, "deepep-v2": {"EP_JIT_CACHE_DIR": "/cache"}}
+
+    def codes(folder: str, own: dict[str, dict[str, str]]) -> set[tuple[str, str]]:
+        attempts = {start.id: (Attempt(provenance={"environment": own.get(start.arm, {})}),) for start in plan.starts}
+        found = validate(plan, make_results(tmp_path / folder, plan, attempts=attempts)).violations
+        return {(item.code, item.field) for item in found if item.code == "environment_differs"}
+
+    assert not codes("own", seen)
+    swapped = {"deepep-v1": seen["deepep-v2"], "deepep-v2": seen["deepep-v1"]}
+    assert {
+        ("environment_differs", "provenance.environment.EP_JIT_CACHE_DIR"),
+        ("environment_differs", "provenance.environment.NVSHMEM_QP_DEPTH"),
+    } == codes("swapped", swapped)
+
+
+GPU_ARMS = (("deepep-v1", "low_latency"), ("deepep-v2", "elastic"), ("deepep-v1-nosync", "normal"))
+
+
+def test_the_tolerance_of_a_kernels_cast_is_the_workers() -> None:
+    """One number on both sides, though the host imports no torch."""
+    from ep_campaign.validate import correctness
+    from ep_worker import quantise
+
+    assert quantise.CAST_ERROR == correctness.CAST_ERROR

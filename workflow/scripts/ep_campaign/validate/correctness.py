@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ep_campaign.validate.finding import Violation, refusal
 from ep_campaign.validate.matrix import record_name
-from ep_worker.contract.terms import Boundary, Dtype, Status
+from ep_worker.contract.terms import Boundary, Dtype, Placement, Status
 from ep_worker.contract.tolerance import most_roundings, tolerance
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from ep_campaign.validate.attempt import Attempt
 
+CAST_ERROR = 2.0**-4 * (1 + 2.0**-8)
+"""What one rounding to E4M3 in a kernel of the backend adds; `ep_worker.quantise` says why, and a test holds both equal."""
 _LAST_DIGITS = 1e-12
 """A device's float64 power may differ from this machine's in its last digits."""
 
@@ -25,8 +27,12 @@ def check_oracle(attempt: Attempt) -> Iterator[Violation]:
     for record in attempt.record.records:
         if record.status is not Status.OK:
             continue
-        alone = record.dtype is Dtype.FP8 and record.boundary is Boundary.GEMM_READY
+        # Rows of one expert stand together at gemm_ready, and always where dispatch delivers them so.
+        grouped = record.boundary is Boundary.GEMM_READY or attempt.capability.expert_major
+        alone = record.dtype is Dtype.FP8 and grouped
         widest = tolerance(most_roundings(max_hit_ranks, accumulations, expert_outputs_round=alone))
+        if record.cast_placement is Placement.IN_KERNEL:
+            widest += CAST_ERROR
         for stage in ("before", "after"):
             result = None if record.oracle is None else getattr(record.oracle, stage)
             field = f"{record_name(record)}.oracle.{stage}"
@@ -38,7 +44,7 @@ def check_oracle(attempt: Attempt) -> Iterator[Violation]:
                 found, expected = f"{result.max_token_error:g}", f"at most the tolerance {result.tolerance:g}"
                 yield refusal("oracle_error_over_tolerance", attempt.file, f"{field}.max_token_error", found, expected)
             if result.tolerance > widest * (1 + _LAST_DIGITS):
-                expected = f"at most {widest:g}, which BF16 rounding explains"
+                expected = f"at most {widest:g}, which rounding explains"
                 yield refusal(
                     "tolerance_widened", attempt.file, f"{field}.tolerance", f"{result.tolerance:g}", expected
                 )

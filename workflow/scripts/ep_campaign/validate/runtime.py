@@ -33,6 +33,17 @@ _BUILD = (
     "collective_library_files",
 )
 """What makes a build of an arm: equal in all its starts."""
+_NVSHMEM = frozenset(
+    f"NVSHMEM_{name}"
+    for name in (
+        *("CUMEM_GRANULARITY", "DISABLE_MNNVL", "DISABLE_NVLS", "DISABLE_P2P", "IBGDA_NUM_RC_PER_PE"),
+        *("IB_ENABLE_IBGDA", "MAX_TEAMS", "QP_DEPTH"),
+    )
+)
+_JIT = frozenset({"EP_JIT_CACHE_DIR"})
+SET_BY_ARM = {"deepep-v1": _NVSHMEM, "deepep-v2": _JIT, "deepep-v2-nosync": _JIT}
+"""Variables that a backend's own code sets in its ranks, as DeepEP's `Buffer` does for NVSHMEM, or ours for each build's kernels:
+other arms have none of them, and the campaign cannot declare them."""
 _SAME_PLACE = "arms can only be compared in one place: measure the differing starts again where the others ran"
 
 
@@ -230,6 +241,8 @@ class Runtime:
 
     def _declared(self, arm: str, name: str) -> bool:
         entry = self._plan.document["arms"][arm]
+        if name not in entry["environment"] and name in SET_BY_ARM.get(entry["backend"], ()):
+            return True
         return name in entry["environment"] and name in entry["environment_reasons"]
 
     def _check_image_id(self, attempt: Attempt, value: tuple[str, ...]) -> Iterator[Violation]:
