@@ -122,10 +122,10 @@ def _run_bundle(folder: Path, seconds: float) -> int:
 def _set_environment(spec: StartSpec, *, alone: bool) -> None:
     """Sets what must stand before torch is imported; `alone` where all ranks are on this machine."""
     os.environ.update(spec.arm.environment)
-    if spec.arm.library:
-        sys.path[:0] = spec.arm.library
+    if spec.arm.build:
+        sys.path[:0] = spec.arm.build
         # Compilers and helpers that a backend starts must find the same build.
-        path = [*spec.arm.library, *filter(None, [os.environ.get("PYTHONPATH")])]
+        path = [*spec.arm.build, *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
     for name, value in _BEFORE_IMPORT.items():
         os.environ.setdefault(name, value)

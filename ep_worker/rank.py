@@ -169,7 +169,7 @@ def _entry(spec: StartSpec) -> Capability:
         MissingBackendError: A folder of its build is not there, it cannot be imported, or it does not say what it can do in
             this API mode.
     """
-    missing = [folder for folder in spec.arm.library if not Path(folder).is_dir()]
+    missing = [folder for folder in spec.arm.build if not Path(folder).is_dir()]
     if missing:
         # Without this check an installed build would answer in the place of the one that was asked for.
         msg = f"there is no folder {', '.join(missing)} here, which arm {spec.arm.name!r} names as its build: put the build there"

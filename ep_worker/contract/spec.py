@@ -86,7 +86,7 @@ class ArmSpec:
         api_mode: The interface that this profile uses.
         knobs: What the backend's constructor is asked for (`num_sms`, ...); recorded as requested and as resolved.
         environment: Variables set before anything is imported.
-        library: Folders of this arm's build, first on the ranks' import path.
+        build: Folders of this arm's build, first on the ranks' import path.
     """
 
     name: str
@@ -94,7 +94,7 @@ class ArmSpec:
     api_mode: ApiMode
     knobs: dict[str, Any]
     environment: dict[str, str]
-    library: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class StartSpec:
             "schema": SPEC_SCHEMA,
             "device": self.device.value,
             "shape": vars(self.shape),
-            "arm": {**vars(self.arm), "api_mode": self.arm.api_mode.value, "library": list(self.arm.library)},
+            "arm": {**vars(self.arm), "api_mode": self.arm.api_mode.value, "build": list(self.arm.build)},
             "routes": [route_json(route) for route in self.routes],
             "cells": [{"id": cell.id, "route": cell.route, "dtype": cell.dtype.value} for cell in self.cells],
             "series": [series.as_json() for series in self.series],
@@ -187,7 +187,7 @@ class StartSpec:
                         **{
                             **fields["arm"],
                             "api_mode": ApiMode(fields["arm"]["api_mode"]),
-                            "library": tuple(fields["arm"]["library"]),
+                            "build": tuple(fields["arm"]["build"]),
                         }
                     ),
                     "routes": tuple(route_from_json(route) for route in fields["routes"]),

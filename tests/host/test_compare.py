@@ -118,6 +118,20 @@ class TestCompare:
         with pytest.raises(CampaignError, match="altered_file"):
             read_side(results.root)
 
+    def test_ranks_that_shared_a_gpu_are_described(self, folders: dict[str, Results]) -> None:
+        """Their times say nothing, on however many starts."""
+        side = read_side(folders["again"].root)
+        found = compare_sides(read_side(folders["first"].root), replace(side, shared_sizes=frozenset({2})))
+
+        assert {"ranks shared a GPU: their times say nothing"} == {pair.why_not for pair in found.pairs}
+
+    def test_an_elastic_campaign_is_no_side(self, folders: dict[str, Results], monkeypatch: pytest.MonkeyPatch) -> None:
+        """It times requests, not dispatch and combine."""
+        elastic = replace(cite(folders["first"]), kind="elastic")
+        monkeypatch.setattr("ep_campaign.compare.side.cite", lambda _: elastic)
+        with pytest.raises(CampaignError, match="not_comparable"):
+            read_side(folders["first"].root)
+
     def test_published_campaigns_are_described(self) -> None:
         """Six places are the same work; FP8 is not, for one casts before its boundary and the other after it."""
         names = ("b200-us-east-1-2026-09-01-ep16-n16.json", "b200-ap-south-1-2026-08-25.json")
@@ -148,6 +162,16 @@ class TestCite:
         supersede(folders["few"], folders["first"], "three rounds decide nothing")
         try:
             assert "SUPERSEDED by first (" in cite(folders["few"]).text()
+            assert "first: three rounds decide nothing" == read_side(folders["few"].root).identity["superseded by"]
+            shown = subprocess.run(
+                [sys.executable, "workflow/scripts/show.py", "--results", str(folders["few"].root)],
+                cwd=REPOSITORY,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=60,
+            )
+            assert shown.stdout.endswith("SUPERSEDED by first: three rounds decide nothing\n")
             supersede(folders["few"], folders["again"], "the first ran beside another job")
             assert ["again"] == [entry.by_campaign for entry in read_ledger(folders["few"].root.parent).entries]
             with pytest.raises(CampaignError, match="superseded_in_a_circle"):

@@ -293,13 +293,17 @@ class TestBuilds:
     def test_files_from_elsewhere_are_another_build(self, tmp_path: Path) -> None:
         """A library that was declared and not loaded."""
         assert "wrong_build" in self.made(
-            tmp_path, {"after": {"backend_files": SOME}}, {"after": {"library": ["/opt/b"]}}
+            tmp_path, {"after": {"backend_files": SOME}}, {"after": {"build": ["/opt/b"]}}
         )
+
+    def test_a_folder_from_which_nothing_was_loaded_is_no_build(self, tmp_path: Path) -> None:
+        """No shared object at all proves nothing."""
+        assert "wrong_build" in self.made(tmp_path, {}, {"after": {"build": ["/opt/b"]}})
 
     def test_two_declared_builds_with_one_object_are_one_build(self, tmp_path: Path) -> None:
         """The same shared object under two names compares nothing."""
         seen = {name: {"backend_files": [{"path": f"/opt/{name}/lib.so", "sha256": "a" * 64}]} for name in BUILDS}
-        declared = {name: {"library": [f"/opt/{name}"]} for name in BUILDS}
+        declared = {name: {"build": [f"/opt/{name}"]} for name in BUILDS}
 
         assert "same_build" in self.made(tmp_path, seen, declared)
 

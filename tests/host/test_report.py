@@ -261,6 +261,13 @@ class TestEvidence:
         assert "One kind of route, uniform" in section(markdown(summarise(tmp_path, **ONE_CELL)), "Limits")
         assert "shared each GPU" not in limits
 
+    def test_the_overlapped_mode_is_claimed_only_where_it_was_measured(self, tmp_path: Path) -> None:
+        """A campaign that asks for it on CPUs is refused it, and its report says nothing of it."""
+        asked = {"modes": ["host_start", "overlapped"], "isolated_loops": False, "iterations": 20, "warmups": 2}
+        limits = section(markdown(summarise(tmp_path, **{**ONE_CELL, "measurement": asked})), "Limits")
+
+        assert "no overlap with a model's own compute is in it." in limits
+
     def test_times_of_ranks_that_shared_a_gpu_say_nothing(self, tmp_path: Path) -> None:
         """A size whose ranks took turns on a GPU is about correctness alone, and its report says so."""
         sizes = [{"ranks": 2, "rounds": 2, "ranks_per_device": 2, "scored": False}]

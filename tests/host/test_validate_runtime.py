@@ -9,8 +9,9 @@ from forge import edit_start
 from plans import ARMS, campaign, make_plan
 from synthetic import Attempt, make_results
 
-from ep_campaign.validate import Severity, State, validate
+from ep_campaign.validate import Severity, State, correctness, validate
 from ep_campaign.validate import workloads as workloads_module
+from ep_worker import quantise
 from ep_worker.contract.provenance import not_applicable
 
 if TYPE_CHECKING:
@@ -324,7 +325,27 @@ GPU_ARMS = (("deepep-v1", "low_latency"), ("deepep-v2", "elastic"), ("deepep-v1-
 
 def test_the_tolerance_of_a_kernels_cast_is_the_workers() -> None:
     """One number on both sides, though the host imports no torch."""
-    from ep_campaign.validate import correctness
-    from ep_worker import quantise
-
     assert quantise.CAST_ERROR == correctness.CAST_ERROR
+
+
+@pytest.mark.parametrize(("tolerance", "refused"), [(0.0745239, False), (0.0746, True)])
+def test_a_kernel_that_casts_and_groups_may_round_as_often_as_it_does(
+    tmp_path: Path, tolerance: float, refused: bool
+) -> None:
+    """2^-4 (1 + 2^-8) for the cast; three BF16 roundings, (1 + 2^-8)^3 - 1, of which one is the expert's own output; 2^-16."""
+    arms = [{"name": name, "backend": name, "api_modes": {"decode": mode}} for name, mode in GPU_ARMS]
+    shape = {"name": "decode", "tokens_per_rank": 8, "hidden": 7168, "experts": 256, "top_k": 8}
+    sizes = [{"ranks": 2, "rounds": 1, "scored": False}]
+    plan = make_plan(
+        tmp_path, device="cuda", arms=arms, reference="deepep-v1", profiles=[shape], dtypes=["fp8"], ep_sizes=sizes
+    )
+    results = make_results(tmp_path / "results", plan)
+
+    def widen(value: dict[str, Any]) -> None:
+        for record in value["records"]:
+            if record["status"] == "ok":
+                record["oracle"]["before"]["tolerance"] = tolerance
+
+    edit_start(results, "ep2/decode/round-01/deepep-v1", widen)
+    found = {item.code for item in validate(plan, results).violations}
+    assert refused == ("tolerance_widened" in found)

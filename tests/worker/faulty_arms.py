@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from ep_worker.backends.torch_a2a import TorchA2a
+from ep_worker.breaks.arms import Broken
 from ep_worker.contract.capabilities import CAPABILITIES, Capability
 from ep_worker.contract.terms import ApiMode
 
@@ -24,67 +25,40 @@ if TYPE_CHECKING:
 CACHED = CAPABILITIES[("torch-a2a-cached", ApiMode.PORTABLE)]
 
 
-class Misdelivering(TorchA2a):
-    """One fault for each cell; a name with `late_` acts from its third round-trip on, which is after the first check."""
+class Misdelivering(Broken):
+    """One fault for each cell; a name with `late_` acts from its third round-trip on, which is after the first check.
 
-    capability: ClassVar[Capability] = CACHED
+    What the worker's own check of itself breaks is there; the rest is here.
+    """
+
     made: ClassVar[int] = 0
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(replace(problem, knobs={}))
-        self._fault = problem.knobs["faults"][Misdelivering.made]
+        fault = problem.knobs["faults"][Misdelivering.made]
         Misdelivering.made += 1
-        self._rank = problem.rank
-        self._num_dispatched = 0
-        self._num_combined = 0
-        self._last_out: Tensor | None = None
-
-    def layout(self) -> Layout:
-        """Lays out; with the fault `neighbour`, as if each rank held the experts of the one before it."""
-        honest = self._problem
-        if self._fault == "neighbour":
-            away_TK = (honest.expert_TK + honest.experts_per_rank) % honest.shape.experts
-            self._problem = replace(honest, expert_TK=away_TK)
-        handle = super().layout()
-        self._problem = honest
-        return handle
+        super().__init__(replace(problem, knobs={"fault": fault}))
 
     def dispatch(self, payload_TH: Tensor, scale_TB: Tensor | None, handle: Layout) -> Rows:
         """Delivers, and spoils what arrived."""
         rows = super().dispatch(payload_TH, scale_TB, handle)
-        self._num_dispatched += 1
-        ids = rows.expert_NK
-        if self._fault == "swapped_experts":
-            return replace(rows, expert_NK=torch.where(ids == 0, 1, torch.where(ids == 1, 0, ids)))
-        if self._fault == "wrong_weights":
-            return replace(rows, weight_NK=rows.weight_NK.flip(1))
-        if self._fault == "wrong_scales":
-            return replace(rows, scale_NB=rows.scale_NB * 2)
         if self._fault == "duplicated_row":
-            again = torch.cat([torch.zeros(1, dtype=torch.int64), torch.arange(ids.shape[0])])
+            again = torch.cat([torch.zeros(1, dtype=torch.int64), torch.arange(rows.expert_NK.shape[0])])
             return replace(
                 rows,
                 payload_NH=rows.payload_NH[again],
                 scale_NB=rows.scale_NB[again],
-                expert_NK=ids[again],
+                expert_NK=rows.expert_NK[again],
                 weight_NK=rows.weight_NK[again],
             )
         return rows
 
     def combine(self, y_NH: Tensor, handle: Layout) -> Tensor:
         """Combines, and spoils what comes back."""
-        y_NH = y_NH[-handle.num_received :]
-        if self._fault == "dropped_rank" and self._rank == 1:
-            y_NH = torch.zeros_like(y_NH)
+        last = self._last_out
         out = super().combine(y_NH, handle)
-        self._num_combined += 1
-        last, self._last_out = self._last_out, out
-        late = self._num_combined > 2
-        if self._fault == "zeroed_token":
-            out[0] = 0
-        elif self._fault == "late_stale" and late:
+        if self._fault == "late_stale" and self._num_combined > 2:
             return last if last is not None else out
-        elif self._fault == "late_timed" and 2 <= self._num_combined <= 6:
+        if self._fault == "late_timed" and 2 <= self._num_combined <= 6:
             out[0] *= 2
         elif self._fault == "unrouted":
             out += 2.0**-20

@@ -99,7 +99,7 @@ def make_spec(
         how.chain_length,
     )
     series, rejected = resolve(cells, measurement, entry, device)
-    arm_fields = {key: fields.pop(key) for key in ("knobs", "environment", "library") if key in fields}
+    arm_fields = {key: fields.pop(key) for key in ("knobs", "environment", "build") if key in fields}
     arm = ArmSpec(backend, backend, api_mode, **{"knobs": {}, "environment": {}, **arm_fields})
     spec = StartSpec(
         kind="scored",

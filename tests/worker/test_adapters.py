@@ -41,11 +41,11 @@ def test_an_adapter_passes_the_oracle(tmp_path, arm):
     assert start["provenance"]["backend_version"]["value"] == ("0.1.1" if arm.startswith("Uccl") else "2.1.0")
 
 
-def test_an_arms_library_is_the_build_that_runs(tmp_path):
+def test_an_arms_folder_is_the_build_that_runs(tmp_path):
     """A folder that the arm names is imported from, and a folder that is not there is no licence to take another build."""
     fakes = str(TESTS / "fakes")
-    found = run(tmp_path / "found", "V1", fakes=False, library=(fakes,))
-    missing = run(tmp_path / "missing", "V1", library=("/no/such/build",))
+    found = run(tmp_path / "found", "V1", fakes=False, build=(fakes,))
+    missing = run(tmp_path / "missing", "V1", build=("/no/such/build",))
 
     assert {"ok"} == {record["status"] for record in found["records"]}
     assert {("inadmissible", "missing_build")} == {(r["status"], r["reason_code"]) for r in missing["records"]}

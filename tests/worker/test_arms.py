@@ -96,7 +96,7 @@ def test_workload_events_count_the_whole_route(tmp_path: Path) -> None:
 FAULTS = {
     "none": None,
     "swapped_experts": "wrong_experts",
-    "neighbour": "wrong_tokens",
+    "swapped_map": "wrong_tokens",
     "duplicated_row": "wrong_tokens",
     "wrong_weights": "wrong_weights",
     "wrong_scales": "wrong_payload",

@@ -27,7 +27,7 @@ VariableValue = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Fraction = Annotated[Decimal, Field(ge=0, le=1)]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
-Library = Annotated[str, Field(pattern=r"^/[^\x00:]*$")]
+BuildFolder = Annotated[str, Field(pattern=r"^/[^\x00:]*$")]
 
 
 class Section(BaseModel):
@@ -76,7 +76,7 @@ class Arm(Section):
         default_factory=dict,
         description="For each variable in which this arm differs from another: why. An undeclared difference is refused.",
     )
-    library: tuple[Library, ...] = Field(
+    build: tuple[BuildFolder, ...] = Field(
         default=(),
         description="Folders that hold this arm's build, absolute, where ranks run; they stand first on the ranks' import path.",
     )

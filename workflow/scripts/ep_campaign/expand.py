@@ -98,7 +98,7 @@ def _arm(campaign: Campaign, name: str) -> dict[str, Any]:
         "knobs": arm.knobs,
         "environment": arm.environment,
         "environment_reasons": arm.environment_reasons,
-        **({"library": list(arm.library)} if arm.library else {}),
+        **({"build": list(arm.build)} if arm.build else {}),
         **({"commit": arm.commit} if arm.commit else {}),
     }
 

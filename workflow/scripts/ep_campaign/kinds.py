@@ -8,6 +8,7 @@ from ep_campaign.elastic.expand import load_elastic_plan
 from ep_campaign.errors import refuse
 from ep_campaign.expand import load_plan
 from ep_campaign.load import read_yaml
+from ep_campaign.plan import TIMED_KINDS
 from ep_campaign.plan_document import read_document
 from ep_campaign.validate.finding import State
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ep_campaign.layout import Results
     from ep_campaign.plan import Plan
 
-KINDS = ("comparison", "regression", "elastic")
+KINDS = (*TIMED_KINDS, "elastic")
 
 
 def load_any_plan(campaign_path: Path, shapes_path: Path) -> Plan | ElasticPlan:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 CAMPAIGNS = Path("config/campaigns")
 SHAPES = Path("config/shapes.yaml")
-PUBLISHED = Path("config/published")
 LOCAL_NODE_SET = "local"
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PLAN_SCHEMA", "Plan", "Start", "read_plan"]
 
+TIMED_KINDS = ("comparison", "regression")
+"""Kinds of campaign whose starts time dispatch and combine: this plan's."""
 _MIN_CURVE = 3
 """Profiles from which latency against tokens is drawn as a curve."""
 COLLECTIVE_BACKEND = {Device.CPU: "gloo", Device.CUDA: "nccl"}
@@ -181,7 +183,7 @@ class Plan(PlanDocument):
                 ApiMode(arm["api_modes"][start.profile]),
                 arm["knobs"],
                 arm["environment"],
-                tuple(arm.get("library", ())),
+                tuple(arm.get("build", ())),
             ),
             routes=tuple(route_from_json(item) for item in document["routes"][start.profile][str(start.ep_size)]),
             cells=tuple(cells),

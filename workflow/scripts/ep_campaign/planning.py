@@ -8,6 +8,7 @@ from ep_campaign.identity import check_plan
 from ep_campaign.kinds import load_any_plan
 from ep_campaign.load import load_campaign
 from ep_campaign.pipeline import SHAPES, campaign_path
+from ep_campaign.plan import TIMED_KINDS
 from ep_campaign.routes import read_trace
 from ep_worker.contract.canonical import sha256_text, write_atomically
 
@@ -27,7 +28,7 @@ def write_plan(campaign: str, results: Results) -> None:
     plan = load_any_plan(path, SHAPES)
     check_plan(plan, results)
     results.root.mkdir(parents=True, exist_ok=True)
-    for route in load_campaign(path, SHAPES).routes if plan.kind in ("comparison", "regression") else ():
+    for route in load_campaign(path, SHAPES).routes if plan.kind in TIMED_KINDS else ():
         if route.trace is not None:
             text = read_trace(path.parent / route.trace)
             target = results.root / "traces" / f"{sha256_text(text)}.csv"

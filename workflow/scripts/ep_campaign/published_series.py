@@ -5,14 +5,14 @@ The file format is ours; the figures are the publisher's, at their own precision
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ep_campaign.jsonfile import as_model, read_object
 
-if TYPE_CHECKING:
-    from pathlib import Path
+PUBLISHED = Path("config/published")
 
 Positive = Annotated[float, Field(gt=0)]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ep_campaign.published_series import PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ep_campaign.campaign import Arm, Campaign
 
-PUBLISHED = Path("config/published")
 SWEEP = "sweep"
 """Key of `api_modes` that stands for every profile of a sweep."""
 REGRESSION = "regression"
@@ -95,7 +95,7 @@ def _build_problems(campaign: Campaign) -> Iterator[Problem]:
 def alike(campaign: Campaign) -> list[tuple[str, str]]:
     """Pairs of arms that are one build with the same knobs: an A/A comparison, which must find nothing."""
     keys = [
-        (arm.backend, arm.image, arm.library, arm.commit, sorted(arm.knobs.items()), sorted(arm.environment.items()))
+        (arm.backend, arm.image, arm.build, arm.commit, sorted(arm.knobs.items()), sorted(arm.environment.items()))
         for arm in campaign.arms
     ]
     return [

@@ -12,7 +12,7 @@ import numpy as np
 from ep_campaign.analysis.levels import start_values_us
 from ep_campaign.analysis.matrix import cell_parts
 from ep_campaign.stats.judge import CellRounds
-from ep_worker.contract.terms import Loop
+from ep_campaign.summary.contrast import place_text
 
 if TYPE_CHECKING:
     from ep_campaign.analysis.matrix import Matrix, Where
@@ -45,5 +45,5 @@ def make_grid(matrix: Matrix, where: Where) -> CellRounds | None:
 
 
 def grid_name(where: Where) -> str:
-    """The name of a place among those that a family judges: its cell, and the loop where it is no round-trip."""
-    return where.cell if where.loop is Loop.ROUNDTRIP else f"{where.cell} {where.loop.value}"
+    """The name of a place among those that a family judges, as it is shown."""
+    return place_text(where.cell, where.loop)

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ep_campaign.errors import refuse
-from ep_campaign.stats.family import holm
+from ep_campaign.stats.family import ALPHA, holm
 from ep_campaign.stats.mann_whitney import mann_whitney
+from ep_campaign.stats.median import smallest_sample
 from ep_campaign.stats.shift import shift
 
 if TYPE_CHECKING:
     from ep_campaign.compare.side import Key, Level, Ranking, Side
 
-MIN_STARTS = 6
+MIN_STARTS = smallest_sample(1 - ALPHA)
 """As within a campaign: below, no interval and no verdict."""
 
 
@@ -162,8 +163,8 @@ def _why_not(first: Side, second: Side, key: Key) -> str:
     for name in concerned:
         if first.machine.get(name) != second.machine.get(name):
             return f"{name} differs: {first.machine.get(name, '-')} and {second.machine.get(name, '-')}"
-        if "a GPU" in first.machine.get(name, ""):
-            return "ranks shared a GPU: their times say nothing"
+    if key.ep_size in first.shared_sizes | second.shared_sizes:
+        return "ranks shared a GPU: their times say nothing"
     if (mine.backend, mine.api_mode) != (theirs.backend, theirs.api_mode):
         return (
             f"the arm is {mine.backend} ({mine.api_mode}) in one and {theirs.backend} ({theirs.api_mode}) in the other"

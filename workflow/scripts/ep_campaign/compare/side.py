@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ep_campaign.cite import cite
 from ep_campaign.errors import refuse
 from ep_campaign.layout import Results
-from ep_campaign.plan import read_plan
+from ep_campaign.plan import TIMED_KINDS, read_plan
 from ep_campaign.published_schema import load_published
-from ep_campaign.stats.family import ALPHA
 from ep_campaign.stats.published_compat import PublishedArm
+from ep_campaign.stats.verdict import Rules
 from ep_campaign.summary import Role, read_summary
 from ep_worker.contract.canonical import canonical_json, sha256_file, sha256_text
 from ep_worker.contract.workload import RouteKind
@@ -35,12 +35,13 @@ _ROUTE = (
 """What makes a route the same workload; its seed only makes another draw of it."""
 _MACHINE = ("gpu_model", "cpu_model", "num_cpus")
 _US_PER_MS = 1e3
+RULES = Rules()
+"""By which a published campaign, which declares none, would be judged."""
 _OUR_NAMES = {
     PublishedArm.DEEPEP_V1: "deepep-v1",
     PublishedArm.DEEPEP_V2: "deepep-v2",
     PublishedArm.UCCL: "uccl",
 }
-THRESHOLD = 0.02
 PUBLISHED = "published"
 OURS = "campaign"
 
@@ -100,6 +101,7 @@ class Side:
         machine: What must agree before times may be judged against each other; empty where it is not known.
         levels: Start values by what was measured.
         rankings: Contrasts by what was measured.
+        shared_sizes: EP sizes whose ranks shared GPUs.
         alpha: Error rate of its family.
         threshold: Practical threshold.
     """
@@ -111,6 +113,7 @@ class Side:
     machine: dict[str, str]
     levels: dict[Key, Level]
     rankings: dict[Key, Ranking]
+    shared_sizes: frozenset[int]
     alpha: float
     threshold: float
 
@@ -128,7 +131,7 @@ def read_side(path: Path) -> Side:
 
 def _of_campaign(results: Results) -> Side:
     citation = cite(results)
-    if citation.kind not in ("comparison", "regression"):
+    if citation.kind not in TIMED_KINDS:
         message = f"is of kind {citation.kind}; expected a comparison or a regression, which time dispatch and combine"
         raise refuse("not_comparable", message, str(results.root))
     plan, summary = read_plan(results.plan), read_summary(results.statistics)
@@ -159,6 +162,7 @@ def _of_campaign(results: Results) -> Side:
         machine,
         levels,
         rankings,
+        frozenset(size.ranks for size in summary.head.ep_sizes if size.ranks_per_device > 1),
         family.alpha,
         family.practical_threshold,
     )
@@ -194,8 +198,7 @@ def _machine(summary: Summary, plan: Plan) -> dict[str, str]:
         values = {canonical_json(item.same[name]) for item in summary.observed if name in item.same}
         found[name] = " and ".join(sorted(values)) or "varies"
     for size in plan.document["ep_sizes"]:
-        shared = f", {size['ranks_per_device']} a GPU" if size.get("ranks_per_device", 1) > 1 else ""
-        found[f"placement of EP {size['ranks']}"] = f"{size['ranks_per_pod']} ranks a pod{shared}"
+        found[f"placement of EP {size['ranks']}"] = f"{size['ranks_per_pod']} ranks a pod"
     return found
 
 
@@ -238,4 +241,6 @@ def _of_published(path: Path) -> Side:
     identity = {"file": path.name, "sha256": sha256_file(path), "id": seen.campaign_id, "created": seen.created_at_utc}
     facts = {name: str(value) for name, value in campaign.runtime.model_dump().items()}
     facts |= {f"{_OUR_NAMES[arm]}: image": image for arm, image in campaign.images.items()}
-    return Side(path.stem, PUBLISHED, identity, facts, {}, levels, {}, ALPHA, THRESHOLD)
+    return Side(
+        path.stem, PUBLISHED, identity, facts, {}, levels, {}, frozenset(), RULES.alpha, RULES.practical_threshold
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ep_campaign.elastic import report_custody, report_levels, report_resize
 from ep_campaign.elastic.analyse import read_elastic_statistics
 from ep_campaign.elastic.published import read_study
-from ep_campaign.pipeline import PUBLISHED
+from ep_campaign.published_series import PUBLISHED
 from ep_campaign.report.document import Document, Paragraph, Quoted, Rank, Section
 from ep_campaign.report.html import render_html
 from ep_campaign.report.markdown import render_markdown

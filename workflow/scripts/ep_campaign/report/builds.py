@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ep_campaign.numbers import MISSING, count, listing, p_text, ratio_text, significant
-from ep_campaign.published_series import read_series
+from ep_campaign.published_series import PUBLISHED, read_series
 from ep_campaign.report.document import Bullets, Paragraph, Quoted, Rank, Section, Strong, Table
 from ep_campaign.stats.verdict import Qualifier, Verdict
 from ep_campaign.summary import Role
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from ep_campaign.report.source import Source
     from ep_campaign.summary import Contrast
 
-PUBLISHED = Path("config/published")
 PHASES = {Loop.ROUNDTRIP: "round-trip", Loop.DISPATCH: "dispatch alone", Loop.COMBINE: "combine alone"}
 _HEAD = ("tokens/rank", "reference [us]", "build [us]", "ratio [interval]", "adjusted p", "verdict")
 
@@ -35,20 +33,18 @@ def builds_section(source: Source) -> Section | None:
     tokens = {profile.name: profile.tokens_per_rank for profile in source.summary.head.profiles}
     blocks: list[Block] = [Bullets(tuple(_answers(source, contrasts, tokens)))]
     published = read_series(PUBLISHED / f"{plan.published}.json") if plan.published else None
-    key = _curve
-    for (arm, loop, ep_size, route, dtype), group in groupby(sorted(contrasts, key=key), key=key):
+    for (arm, loop, ep_size, route, dtype), group in groupby(sorted(contrasts, key=_curve), key=_curve):
         rows = sorted(group, key=lambda item: tokens[item.profile])
-        caption = (
-            f"{arm} against {source.summary.head.reference}: {PHASES[Loop(loop)]}, EP {ep_size}, route {route}, {dtype}"
-        )
+        phase = list(PHASES.values())[loop]
+        caption = f"{arm} against {source.summary.head.reference}: {phase}, EP {ep_size}, route {route}, {dtype}"
         blocks.append(_table(caption, rows, tokens, published))
     if published is not None:
         blocks += [Paragraph(text) for text in _provenance(published)]
     return Section("builds", "Where builds differ", Rank.ANSWER, tuple(blocks))
 
 
-def _curve(item: Contrast) -> tuple[str, str, int, str, str]:
-    return item.arm, item.loop.value, item.ep_size, item.route, item.dtype.value
+def _curve(item: Contrast) -> tuple[str, int, int, str, str]:
+    return item.arm, list(PHASES).index(item.loop), item.ep_size, item.route, item.dtype.value
 
 
 def _answers(source: Source, contrasts: Sequence[Contrast], tokens: dict[str, int]) -> list[Text]:

@@ -35,10 +35,7 @@ def kernel_times_section(source: Source) -> Section | None:
                 (row["cell"], row["arm"], group, significant(value / _NS_PER_US, 3))
                 for group, value in row["median_ns"].items()
             ]
-    table = Table(
-        "Kernel time (profiler, own process)", ("cell", "arm", "group", _TIME), tuple(rows), frozenset({_TIME})
-    )
-    title = "Kernel time (profiler, own process)"
+    table = Table(_TITLE, ("cell", "arm", "group", _TIME), tuple(rows), frozenset({_TIME}))
     return Section(
-        "kernel-times", title, Rank.DETAIL, (Paragraph(_TEXT), table) if rows else (Paragraph("None was measured."),)
+        "kernel-times", _TITLE, Rank.DETAIL, (Paragraph(_TEXT), table) if rows else (Paragraph("None was measured."),)
     )

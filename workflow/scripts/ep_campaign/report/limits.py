@@ -44,7 +44,7 @@ def limits_section(source: Source) -> Section:
         "A micro-benchmark of dispatch and combine: it is not serving speed, and no overlap with a model's own compute is in it"
         + (
             " beyond the overlapped mode."
-            if any(Mode.OVERLAPPED in profile.modes for profile in head.profiles)
+            if any(level.mode is Mode.OVERLAPPED and level.values_us for level in source.summary.levels)
             else "."
         )
     )

@@ -34,7 +34,7 @@ class Arm(BaseModel):
         knobs: What the backend is asked for.
         environment: Variables of this arm alone.
         environment_reasons: Why, by variable.
-        library: Folders of its build where ranks run.
+        build: Folders of its build where ranks run.
         commit: Source commit that its build must say.
     """
 
@@ -47,7 +47,7 @@ class Arm(BaseModel):
     knobs: dict[str, bool | int | float | str]
     environment: dict[str, str]
     environment_reasons: dict[str, str]
-    library: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
     commit: str | None = None
 
 

@@ -40,14 +40,14 @@ def check_build(attempt: Attempt) -> Iterator[Violation]:
             shown = " and ".join(found) or "no commit"
             field = "provenance.backend_commit"
             yield refusal("wrong_build", attempt.file, field, shown, f"{commit}, as the arm declares", _INSTALL)
-    if library := tuple(declared.get("library", ())):
+    if folders := tuple(f"{folder.rstrip('/')}/" for folder in declared.get("build", ())):
         paths = texts(provenance, "backend_files", "path")
-        outside = [path for path in paths if not path.startswith(tuple(f"{folder.rstrip('/')}/" for folder in library))]
-        if outside:
-            expected = f"files of {', '.join(library)}, as the arm declares"
-            yield refusal(
-                "wrong_build", attempt.file, "provenance.backend_files", ", ".join(outside), expected, _INSTALL
+        if not paths or not all(path.startswith(folders) for path in paths):
+            shown, expected = (
+                ", ".join(paths) or "no shared object",
+                f"files of {', '.join(folders)}, as the arm declares",
             )
+            yield refusal("wrong_build", attempt.file, "provenance.backend_files", shown, expected, _INSTALL)
 
 
 def _same_commit(declared: str, found: str) -> bool:
@@ -99,7 +99,7 @@ class Builds:
         entry = self._plan.document["arms"][arm]
         # Elsewhere two images may well hold one build; here they were declared to be two.
         image = entry["image"] if self._plan.kind == REGRESSION else None
-        return image, entry.get("library"), entry.get("commit")
+        return image, entry.get("build"), entry.get("commit")
 
     def _backend(self, arm: str) -> str:
         return str(self._plan.document["arms"][arm]["backend"])

@@ -42,7 +42,7 @@ def _check_record(plan: Plan, results: Results, path: Path, file: str) -> Iterat
     if record.get("plan_digest") != plan.digest:
         yield refusal("plan_digest_differs", file, "plan_digest", str(record.get("plan_digest")), plan.digest)
     launches = {}
-    for start_path in sorted(path.with_suffix("").glob(PROFILE_FOLDERS)):
+    for start_path in sorted(path.with_suffix("").glob(PROFILE_FOLDERS), key=_by_attempt):
         name = start_path.relative_to(results.root).as_posix()
         launch = read_object(start_path, name)
         if launch.get("kind") != PROFILE:
@@ -52,6 +52,10 @@ def _check_record(plan: Plan, results: Results, path: Path, file: str) -> Iterat
         launches[(launch["profile"], launch["arm"])] = launch  # sorted: the last attempt is the one that counts
     wanted = [row for launch in launches.values() for row in rows_of(launch)]
     yield from _check_rows(record.get("rows"), wanted, file)
+
+
+def _by_attempt(path: Path) -> tuple[Path, int]:
+    return path.parents[1], int(path.parent.name.rpartition("-")[2])
 
 
 def _check_rows(rows: Any, wanted: list[dict[str, Any]], file: str) -> Iterator[Violation]:

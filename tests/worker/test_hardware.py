@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ep_worker.probe import stride as stride_module
-from ep_worker.probe.__main__ import run_probe
-from ep_worker.probe.native import ProbeRefusedError, compiled
+from ep_worker.hardware import stride as stride_module
+from ep_worker.hardware.__main__ import run_probe
+from ep_worker.hardware.native import ProbeRefusedError, compiled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def test_the_command_writes_its_account(tmp_path: Path, spec: dict[str, Any], un
     """As a launcher runs it: contents checked by the ranks themselves, and one value an iteration."""
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(spec))
-    command = [sys.executable, "-m", "ep_worker.probe", str(path), str(tmp_path / "out")]
+    command = [sys.executable, "-m", "ep_worker.hardware", str(path), str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     found = json.loads((tmp_path / "out" / "probe.json").read_text())
 

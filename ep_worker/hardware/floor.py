@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ep_worker.probe.native import ProbeRefusedError, compiled
-from ep_worker.probe.ranks import run_ranks
+from ep_worker.hardware.native import ProbeRefusedError, compiled
+from ep_worker.hardware.ranks import run_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Entry: `python -m ep_worker.probe SPEC OUT`: one probe start; `OUT/probe.json` says what came of it."""
+"""Entry: `python -m ep_worker.hardware SPEC OUT`: one probe start; `OUT/probe.json` says what came of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ep_worker.contract.canonical import pretty_json, write_atomically
+from ep_worker.hardware.floor import measure_floor
+from ep_worker.hardware.link import measure_link
+from ep_worker.hardware.native import ProbeRefusedError
+from ep_worker.hardware.stride import measure_stride
 from ep_worker.machine_identity import machine_identity
-from ep_worker.probe.floor import measure_floor
-from ep_worker.probe.link import measure_link
-from ep_worker.probe.native import ProbeRefusedError
-from ep_worker.probe.stride import measure_stride
 
 PROBE_SCHEMA = "ep-campaign/probe-points/1"
 MEASURE = {"stride": measure_stride, "link": measure_link, "floor": measure_floor}

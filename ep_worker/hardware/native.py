@@ -25,13 +25,12 @@ class ProbeRefusedError(Exception):
         super().__init__(message)
 
 
-def compiled(source: str, folder: Path, libraries: tuple[str, ...] = ()) -> ctypes.CDLL:
+def compiled(source: str, folder: Path) -> ctypes.CDLL:
     """A source of this folder as a library that is loaded.
 
     Args:
         source: File name: `*.c` by the system's C compiler, `*.cu` by nvcc.
         folder: Where the library goes.
-        libraries: Libraries to link.
 
     Raises:
         ProbeRefusedError: `no_compiler`, or `cannot_compile` with what the compiler said last.
@@ -39,7 +38,7 @@ def compiled(source: str, folder: Path, libraries: tuple[str, ...] = ()) -> ctyp
     path = HERE / source
     made = folder / f"{path.stem}-{sha256_file(path)[:12]}.so"
     if not made.exists():
-        command = [*_compiler(path), "-o", str(made), str(path), *(f"-l{name}" for name in libraries)]
+        command = [*_compiler(path), "-o", str(made), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_S)
         if done.returncode:
             words = " ".join((done.stderr or done.stdout).split())[-600:]

@@ -10,7 +10,7 @@ import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
-from ep_worker.probe.native import ProbeRefusedError, compiled
+from ep_worker.hardware.native import ProbeRefusedError, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ep_worker.probe.native import ProbeRefusedError
+from ep_worker.hardware.native import ProbeRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +33,10 @@ def run_ranks(num_ranks: int, device: str, folder: Path, what: str, spec: dict[s
         spec: `iterations`, `warmups`, and what the thing needs.
 
     Raises:
-        ProbeRefusedError: `rank_failed`, with the last words of the first that did, or `wrong_contents`.
+        ProbeRefusedError: `rank_failed`, with the last words of the first that did; wrong contents are such.
     """
     asked = {**spec, "what": what, "ranks": num_ranks, "device": device}
-    command = [sys.executable, "-m", "ep_worker.probe.ranks", json.dumps(asked), str(folder)]
+    command = [sys.executable, "-m", "ep_worker.hardware.ranks", json.dumps(asked), str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
