@@ -20,10 +20,8 @@ from ep_campaign.compare.side import read_side
 from ep_campaign.compare.text import as_json, as_markdown
 from ep_campaign.completion import complete
 from ep_campaign.errors import CampaignError
-from ep_campaign.figures.draw import draw_figures
 from ep_campaign.gate import EXIT_INCOMPLETE, EXIT_NOT_RESOLVED, EXIT_REGRESSION, open_gate
 from ep_campaign.layout import Results
-from ep_campaign.report.write import write_report
 from ep_campaign.summary import State
 
 if TYPE_CHECKING:
@@ -32,15 +30,22 @@ if TYPE_CHECKING:
     from ep_campaign.summary import Summary
 
 QUIET = {"start_sd": 0.004, "round_sd": 0.002}
-ONE = {"routes": [{"name": "uniform", "kind": "uniform"}], "dtypes": ["bf16"]}
+HOW = {
+    "modes": ["host_start"],
+    "boundaries": ["dispatch_ready"],
+    "isolated_loops": False,
+    "iterations": 20,
+    "warmups": 2,
+}
+ONE = {"routes": [{"name": "uniform", "kind": "uniform"}], "dtypes": ["bf16"], "measurement": HOW}
 PUBLISHED = REPOSITORY / "config/published"
 
 
 def sealed(folder: Path, model: Model | None = None, **fields: object) -> Results:
     """A campaign up to its seal."""
     made = summarise(folder, model or Model(**QUIET), **{**ONE, **fields})
-    draw_figures(made.plan, made.summary, made.results.figures)
-    write_report(made.results)
+    for name in ("RESULTS.md", "report.html", "pr.md"):  # the seal looks at what they are, not at what they say
+        (made.results.root / name).write_text(name)
     record_all_products(made.results)
     complete(made.plan, made.results)
     return made.results
